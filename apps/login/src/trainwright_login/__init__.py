@@ -1,0 +1,1 @@
+"""The trainwright command of a login node or a CI job."""

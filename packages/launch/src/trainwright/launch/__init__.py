@@ -1,0 +1,1 @@
+"""Where a run goes: this machine, or a cluster."""

@@ -1,0 +1,1 @@
+"""The session log: its writer, and the audit that CI runs."""

@@ -1,0 +1,1 @@
+"""What a run is: configuration, recipes, selection, overrides."""

@@ -1,0 +1,1 @@
+"""The training_report.json models, builder and reader."""

@@ -1,0 +1,1 @@
+"""What a run does: model, optimizer, loop, checkpoints, telemetry."""

@@ -1,0 +1,84 @@
+"""`train`, `validation`, `optimizer`, `scheduler`, `rng`, `mixed_precision`: how the model learns."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from trainwright.recipes.config.section import Section
+
+
+class TrainConfig(Section):
+    """`train`: batches and duration."""
+
+    train_iters: int = Field(ge=1)
+    """Successful optimizer updates of the whole run."""
+    global_batch_size: int = Field(ge=1)
+    """Sequences of one update, over all ranks."""
+    micro_batch_size: int = Field(ge=1)
+    """Sequences of one forward pass on one data parallel rank."""
+    exit_signal_handler: bool = True
+    """On SIGTERM or SIGUSR1: finish the update, write a checkpoint, exit 75."""
+    exit_duration_in_mins: float | None = Field(default=None, gt=0)
+    """Stop in good order (checkpoint, exit 75) so as to be done this many minutes after the session began."""
+    check_for_nan_in_loss: bool = True
+    """A loss that is not finite ends the run before the optimizer step. False: the update is skipped and counted."""
+    max_consecutive_skipped_updates: int = Field(default=20, ge=1)
+    """Skipped updates in a row after which the run ends as failed."""
+
+
+class ValidationConfig(Section):
+    """`validation`: loss on held-out data."""
+
+    eval_interval: int | None = Field(default=None, ge=1)
+    """Updates between two validations; null means none during training."""
+    eval_iters: int = Field(default=32, ge=0)
+    """Global batches of one validation; 0 means none."""
+
+
+class OptimizerConfig(Section):
+    """`optimizer`: Megatron Core's `OptimizerConfig`, the part that runs here."""
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    lr: float = Field(gt=0)
+    min_lr: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.1, ge=0)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.95, ge=0, lt=1)
+    adam_eps: float = Field(default=1e-8, gt=0)
+    sgd_momentum: float = Field(default=0.9, ge=0, lt=1)
+    clip_grad: float = Field(default=1.0, ge=0)
+    """Largest allowed norm of the whole gradient; 0 means no clipping."""
+    use_distributed_optimizer: bool = False
+    """Split optimizer state between data parallel ranks."""
+    use_precision_aware_optimizer: bool = False
+
+
+class SchedulerConfig(Section):
+    """`scheduler`: learning rate and weight decay over updates."""
+
+    lr_decay_style: Literal["constant", "linear", "cosine", "inverse-square-root", "WSD"] = "cosine"
+    lr_warmup_iters: int = Field(default=0, ge=0)
+    lr_warmup_init: float = Field(default=0.0, ge=0)
+    lr_decay_iters: int | None = Field(default=None, ge=1)
+    """Updates until `optimizer.min_lr` is reached; null means `train.train_iters`."""
+    lr_wsd_decay_style: Literal["exponential", "linear", "cosine", "minus_sqrt"] = "exponential"
+    lr_wsd_decay_iters: int | None = Field(default=None, ge=1)
+    start_weight_decay: float | None = Field(default=None, ge=0)
+    """Weight decay at the start; null means `optimizer.weight_decay`."""
+    end_weight_decay: float | None = Field(default=None, ge=0)
+    weight_decay_incr_style: Literal["constant", "linear", "cosine"] = "constant"
+
+
+class RngConfig(Section):
+    """`rng`: random numbers."""
+
+    seed: int = Field(default=1234, ge=1)
+
+
+class MixedPrecisionConfig(Section):
+    """`mixed_precision`: the type of weights and activations; also accepts the preset names `fp32`, `bf16_mixed`, `fp16_mixed`."""
+
+    bf16: bool = False
+    fp16: bool = False
+    fp8: Literal["e4m3", "hybrid"] | None = None
+    fp8_recipe: Literal["tensorwise", "delayed", "mxfp8", "blockwise"] | None = None

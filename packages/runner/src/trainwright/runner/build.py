@@ -1,0 +1,131 @@
+"""From a resolved configuration to the things that train: model, optimizer, schedule and data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainwright.runner.errors import RunRefused
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainwright.recipes import ConfigContainer, ResolvedRun
+    from trainwright.runner.batches import Batch
+    from trainwright.runner.devices import Device
+    from trainwright.runner.step import Trainer
+
+
+@dataclass(frozen=True)
+class Data:
+    """Micro-batches of this rank, already on its device."""
+
+    train: Iterator[Batch]
+    validation: Callable[[], Iterator[Batch]]
+    """Starts the held-out data anew."""
+    samples_per_epoch: int | None
+
+
+def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
+    """Model chunks, wrapped for data parallelism, with optimizer and schedule; and the tokenizer, for the vocabulary.
+
+    Raises:
+        RunRefused: the model's vocabulary is smaller than the tokenizer's.
+    """
+    from trainwright.runner.models import build_model
+    from trainwright.runner.optim import build_optimizer, build_scheduler
+
+    from trainwright.datasets import build_tokenizer
+    from trainwright.runner.step import Trainer
+
+    config = resolved.config
+    tokenizer = build_tokenizer(config.tokenizer)
+    vocab_size = config.model.vocab_size or tokenizer.vocab_size
+    if vocab_size < tokenizer.vocab_size:
+        raise RunRefused(
+            f"model.vocab_size={vocab_size} is smaller than the tokenizer's {tokenizer.vocab_size}; "
+            "leave it out to follow the tokenizer"
+        )
+    chunks = wrap_for_data_parallelism(build_model(config, vocab_size=vocab_size), config)
+    optimizer = build_optimizer(config, chunks)
+    connect(chunks, optimizer, config)
+    return Trainer(resolved, device, chunks, optimizer, build_scheduler(config, optimizer)), tokenizer
+
+
+def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigContainer) -> list[torch.nn.Module]:
+    """Each chunk in Megatron's DistributedDataParallel, which owns the gradient buffers also on a single rank."""
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    from megatron.core.utils import get_model_config
+
+    ddp = config.ddp
+    settings = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=ddp.grad_reduce_in_fp32,
+        overlap_grad_reduce=ddp.overlap_grad_reduce,
+        overlap_param_gather=ddp.overlap_param_gather,
+        average_in_collective=ddp.average_in_collective,
+        use_distributed_optimizer=ddp.use_distributed_optimizer,
+        bucket_size=ddp.bucket_size,
+    )
+    # Chunks after the first have nothing to overlap with: their gradients are ready last, in one bucket.
+    return [
+        DistributedDataParallel(get_model_config(chunk), settings, chunk, disable_bucketing=number > 0)
+        for number, chunk in enumerate(chunks)
+    ]
+
+
+def connect(chunks: list[torch.nn.Module], optimizer: Any, config: ConfigContainer) -> None:
+    """Tell Megatron's schedules how to scale the loss, finish gradients, and overlap communication."""
+    from megatron.core.distributed import finalize_model_grads
+    from megatron.core.utils import get_model_config
+
+    model_config = get_model_config(chunks[0])
+    model_config.grad_scale_func = optimizer.scale_loss
+    model_config.finalize_model_grads_func = finalize_model_grads
+    if config.ddp.overlap_grad_reduce:
+        model_config.no_sync_func = one_or_all([chunk.no_sync for chunk in chunks])
+    if config.ddp.overlap_param_gather:
+        model_config.param_sync_func = one_or_all([chunk.start_param_sync for chunk in chunks])
+
+
+def one_or_all(functions: list[Any]) -> Any:
+    """Megatron's schedules take one function, or one for each chunk of an interleaved pipeline."""
+    return functions[0] if len(functions) == 1 else functions
+
+
+def build_data(resolved: ResolvedRun, tokenizer: Any, device: Device, *, consumed_samples: int) -> Data:
+    """Training micro-batches from `consumed_samples` on, and held-out ones.
+
+    Raises:
+        RunRefused: the data does not hold what is asked for.
+    """
+    from megatron.core import parallel_state
+
+    from trainwright.datasets import DataError, build_datasets, build_loader
+    from trainwright.runner.batches import microbatches
+
+    config = resolved.config
+    validation = config.validation
+    held_out = validation.eval_iters * config.train.global_batch_size if validation.eval_interval else 0
+    try:
+        train, valid = build_datasets(
+            config,
+            tokenizer,
+            train_samples=config.train.train_iters * config.train.global_batch_size,
+            valid_samples=held_out,
+        )
+    except DataError as error:
+        raise RunRefused(str(error)) from None
+
+    def loader(dataset: Any, consumed: int) -> Iterator[Batch]:
+        batches = build_loader(
+            dataset,
+            config,
+            consumed_samples=consumed,
+            data_parallel_rank=parallel_state.get_data_parallel_rank(),
+            data_parallel_size=resolved.data_parallel_size,
+            micro_batch_size=config.train.micro_batch_size,
+        )
+        return microbatches(batches, device.torch_device)
+
+    return Data(loader(train, consumed_samples), lambda: loader(valid, 0), getattr(train, "samples_per_epoch", None))

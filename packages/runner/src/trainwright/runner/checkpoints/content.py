@@ -1,0 +1,86 @@
+"""What a checkpoint holds: the sharded state of model, optimizer and random numbers, and the common rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from trainwright.runner.progress import Progress
+    from trainwright.runner.step import Trainer
+
+# Optimizer state in this form can be loaded at another topology; plain keys let EP and non-EP checkpoints share names.
+CONTENT = {"distrib_optim_sharding_type": "fully_reshardable", "chained_optim_avoid_prefix": True}
+
+
+def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimizer: bool, rng: bool) -> dict[str, Any]:
+    """The state dict that `megatron.core.dist_checkpointing` saves, or fills when `loading`.
+
+    Keys are those of Megatron-LM's checkpoints: `model` (or `model0`, `model1` ... for the chunks of an interleaved
+    pipeline), `optimizer`, `opt_param_scheduler`, `rng_state`; and `trainwright`, the counters and the topology.
+    """
+    models = model_state(trainer)
+    state: dict[str, Any] = dict(models)
+    if optimizer:
+        state["optimizer"] = trainer.optimizer.sharded_state_dict(models, is_loading=loading, metadata=dict(CONTENT))
+        state["opt_param_scheduler"] = trainer.scheduler.state_dict()
+    if rng:
+        state["rng_state"] = rng_state()
+    state["trainwright"] = {"progress": progress.state_dict(), "topology": topology(trainer)}
+    return state
+
+
+def model_state(trainer: Trainer) -> dict[str, Any]:
+    """Sharded weights, one entry for each model chunk of this rank."""
+    from megatron.core.utils import unwrap_model
+
+    chunks = unwrap_model(trainer.chunks)
+    names = ["model"] if len(chunks) == 1 else [f"model{number}" for number in range(len(chunks))]
+    return {name: chunk.sharded_state_dict(metadata=dict(CONTENT)) for name, chunk in zip(names, chunks, strict=True)}
+
+
+def topology(trainer: Trainer) -> dict[str, int]:
+    """The sizes that random number states depend on."""
+    model = trainer.resolved.config.model
+    return {
+        "tensor_model_parallel_size": model.tensor_model_parallel_size,
+        "pipeline_model_parallel_size": model.pipeline_model_parallel_size,
+        "context_parallel_size": model.context_parallel_size,
+        "data_parallel_size": trainer.resolved.data_parallel_size,
+    }
+
+
+def rng_state() -> Any:
+    """This rank's generators, as one object for each tensor and pipeline parallel rank.
+
+    Data parallel ranks draw the same numbers (Megatron seeds them alike), so one of them is enough.
+    """
+    from megatron.core import parallel_state, tensor_parallel
+    from megatron.core.dist_checkpointing.mapping import ShardedObject
+
+    states = {
+        "torch": torch.get_rng_state(),
+        "tracker": tensor_parallel.get_cuda_rng_tracker().get_states(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    tp, pp = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_pipeline_model_parallel_rank()
+    sizes = (
+        parallel_state.get_pipeline_model_parallel_world_size(),
+        parallel_state.get_tensor_model_parallel_world_size(),
+    )
+    return ShardedObject(
+        "rng_state", states, sizes, (pp, tp),
+        replica_id=parallel_state.get_data_parallel_rank(with_context_parallel=True),
+    )  # fmt: skip
+
+
+def restore_rng(states: dict[str, Any]) -> None:
+    """Put this rank's generators back to what `rng_state` saw."""
+    from megatron.core import tensor_parallel
+
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+    tensor_parallel.get_cuda_rng_tracker().set_states(states["tracker"])

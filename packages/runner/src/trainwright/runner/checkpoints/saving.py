@@ -1,0 +1,108 @@
+"""Writing a checkpoint: at once, or in the background while training goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainwright.runner.checkpoints.content import CONTENT, sharded_state
+from trainwright.runner.distributed import rank_zero_first
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainwright.runner.checkpoints.folder import CheckpointFolder
+    from trainwright.runner.distributed import Place
+    from trainwright.runner.progress import Progress
+    from trainwright.runner.step import Trainer
+
+
+class Saver:
+    """Writes the checkpoints of one session.
+
+    With `checkpoint.async_save` a save ends some updates after it was asked for.
+    """
+
+    def __init__(self, trainer: Trainer, folder: CheckpointFolder, here: Place) -> None:
+        self.trainer, self.folder, self.here = trainer, folder, here
+        self.last_step: int | None = None
+        self._queue: Any = None
+
+    def save(self, progress: Progress, written: Callable[[Path, float], None]) -> None:
+        """Save the state after `progress.step` updates; with `checkpoint.async_save` only the copying happens here.
+
+        `written(path, seconds)` is called on every rank when all is on the disk, and before the checkpoint gets its name
+        and becomes the latest: who finds the run complete by its checkpoints then finds it complete in its log as well.
+
+        Raises:
+            RunRefused: the folder cannot be written.
+        """
+        from megatron.core import dist_checkpointing
+
+        self.finish()
+        started, step, config = time.perf_counter(), progress.step, self.trainer.resolved.config.checkpoint
+        rank_zero_first(lambda: self.folder.begin(step), self.here)
+        state = sharded_state(self.trainer, progress, loading=False, optimizer=config.save_optim, rng=config.save_rng)
+        request = dist_checkpointing.save(
+            state,
+            str(self.folder.partial(step)),
+            sharded_strategy=self._strategy(),
+            async_sharded_save=config.async_save,
+            content_metadata=dict(CONTENT),
+            async_strategy="mcore",
+        )
+        self.last_step = step
+
+        def commit() -> None:
+            written(self.folder.complete(step), time.perf_counter() - started)
+            rank_zero_first(lambda: self._commit(step), self.here)
+
+        if request is None:
+            commit()
+        else:
+            request.add_finalize_fn(commit)
+            self._calls().schedule_async_request(request)
+
+    def poll(self) -> None:
+        """Complete a background save that is done by now."""
+        if self._queue is not None and self._queue.get_num_unfinalized_calls():
+            self._queue.maybe_finalize_async_calls(blocking=False)
+
+    def finish(self) -> None:
+        """Wait until no save is under way."""
+        if self._queue is not None:
+            self._queue.maybe_finalize_async_calls(blocking=True)
+
+    def close(self) -> None:
+        """Finish, and end the background process."""
+        if self._queue is not None:
+            self.finish()
+            self._queue.close()
+            self._queue = None
+
+    def _commit(self, step: int) -> None:
+        self.folder.commit(step)
+        self.folder.prune(self.trainer.resolved.config.checkpoint.most_recent_k)
+
+    def _calls(self) -> Any:
+        if self._queue is None:
+            from megatron.core.dist_checkpointing.strategies.async_utils import AsyncCallsQueue
+
+            # The persistent worker hangs where there is no GPU, and saves nothing worth having here.
+            self._queue = AsyncCallsQueue(persistent=False)
+        return self._queue
+
+    def _strategy(self) -> Any:
+        from megatron.core import parallel_state
+        from megatron.core.dist_checkpointing.serialization import get_default_save_sharded_strategy
+        from megatron.core.dist_checkpointing.strategies.fully_parallel import FullyParallelSaveStrategyWrapper
+
+        strategy = get_default_save_sharded_strategy("torch_dist")
+        if self.trainer.resolved.config.checkpoint.fully_parallel_save and torch.distributed.get_world_size() > 1:
+            return FullyParallelSaveStrategyWrapper(
+                strategy, parallel_state.get_data_parallel_group(with_context_parallel=True)
+            )
+        return strategy

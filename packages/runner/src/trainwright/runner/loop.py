@@ -1,0 +1,154 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright.runner.telemetry import Attempt
+
+from trainwright.runner.errors import RunFailed
+from trainwright.runner.step import Trainer, Update, train_step
+from trainwright.runner.validation import validate
+
+if TYPE_CHECKING:
+    from trainwright.runner.telemetry import Telemetry
+
+    from trainwright.runner.batches import Batch
+    from trainwright.runner.checkpoints.saving import Saver
+    from trainwright.runner.profiling import Profiler
+    from trainwright.runner.progress import Progress
+    from trainwright.runner.stopping import StopRequest
+
+
+@dataclass
+class Session:
+    """One process lifetime of a run, ready to train."""
+
+    trainer: Trainer
+    run_dir: Path
+    progress: Progress
+    train_batches: Iterator[Batch]
+    validation_batches: Callable[[], Iterator[Batch]]
+    """Starts the held-out data anew, so that every validation sees the same."""
+    saver: Saver
+    stop: StopRequest
+    profiler: Profiler
+    telemetry: Telemetry | None
+    """Only on the rank that logs."""
+
+
+def train(session: Session) -> str | None:
+    """Update the model until `train.train_iters`, validating and saving on the way.
+
+    Returns null when the run is complete, else why it stops early; either way the last state is saved.
+
+    Raises:
+        RunFailed: a loss that is not finite, or too many skipped updates in a row.
+    """
+    config, progress = session.trainer.resolved.config, session.progress
+    reason = None
+    while progress.step < config.train.train_iters and reason is None:
+        session.profiler.before_update(progress.step)
+        update = train_step(session.trainer, session.train_batches, stop_requested=session.stop.reason is not None)
+        session.profiler.after_update(progress.step + update.applied)
+        record(session, update)
+        session.saver.poll()
+        if update.stop_requested:
+            reason = session.stop.reason or "another rank was asked to stop"
+        elif update.applied and due(progress.step, config.validation.eval_interval):
+            run_validation(session)
+        if update.applied and due(progress.step, config.checkpoint.save_interval) and not ends(session, reason):
+            save(session)
+    finish(session, reason)
+    return reason
+
+
+def record(session: Session, update: Update) -> None:
+    """Count the update and tell the telemetry.
+
+    Raises:
+        RunFailed: `train.max_consecutive_skipped_updates` is reached.
+    """
+    train, dataset = session.trainer.resolved.config.train, session.trainer.resolved.config.dataset
+    tokens = train.global_batch_size * dataset.seq_length
+    session.progress.count(applied=update.applied, samples=train.global_batch_size, tokens=tokens)
+    session.stop.expect(update.seconds)
+    if session.telemetry:
+        session.telemetry.attempt(
+            Attempt(
+                loss=update.loss,
+                grad_norm=update.grad_norm,
+                applied=update.applied,
+                clipped=update.clipped,
+                tokens=tokens,
+                supervised_tokens=update.supervised_tokens,
+                seconds=update.seconds,
+                learning_rates=update.learning_rates,
+                loss_scale=update.loss_scale,
+            )
+        )
+    skips = session.progress.consecutive_skips
+    if skips >= train.max_consecutive_skipped_updates:
+        raise RunFailed(
+            f"{skips} updates in a row were skipped, because loss or gradients are not finite "
+            f"(train.max_consecutive_skipped_updates={train.max_consecutive_skipped_updates})"
+        )
+
+
+def run_validation(session: Session) -> None:
+    """Measure the loss on held-out data, if there is any."""
+    iterations = session.trainer.resolved.config.validation.eval_iters
+    if not iterations:
+        return
+    started = time.perf_counter()
+    loss = validate(session.trainer, session.validation_batches(), iterations)
+    seconds = time.perf_counter() - started
+    session.stop.expect(seconds)
+    if session.telemetry:
+        session.telemetry.validation(loss, seconds)
+
+
+def save(session: Session, then: Callable[[], None] | None = None) -> None:
+    """Save the state as it is now, log that it is written, and do `then` before it becomes the latest checkpoint."""
+    started = time.perf_counter()
+    telemetry = session.telemetry
+    # The open window ends here, so that a session which starts from this checkpoint starts at a record of the log.
+    snapshot = telemetry.snapshot() if telemetry else None
+
+    def written(path: Path, seconds: float) -> None:
+        if telemetry:
+            telemetry.checkpoint(str(path.relative_to(session.run_dir, walk_up=True)), seconds, at=snapshot)
+        if then:
+            then()
+
+    session.saver.save(session.progress, written)
+    session.stop.expect(time.perf_counter() - started)
+
+
+def finish(session: Session, reason: str | None) -> None:
+    """Save the last state and close the session in the log: as complete, or as stopped early for `reason`."""
+    telemetry = session.telemetry
+    session.profiler.close()
+    if reason is None:
+        save(session, then=telemetry.finish if telemetry else None)
+        session.saver.close()
+        return
+    if session.saver.last_step != session.progress.step:
+        save(session)
+    session.saver.close()
+    if telemetry:
+        telemetry.interrupt(reason)
+
+
+def ends(session: Session, reason: str | None) -> bool:
+    """Whether the loop ends after this update: the last state is saved by `finish`."""
+    return reason is not None or session.progress.step >= session.trainer.resolved.config.train.train_iters
+
+
+def due(step: int, interval: int | None) -> bool:
+    """Whether something that comes every `interval` updates comes after this one."""
+    return interval is not None and step % interval == 0

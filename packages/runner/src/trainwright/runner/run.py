@@ -1,0 +1,265 @@
+"""One session of a run, from a resolved configuration to an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from trainwright.runner import directory
+from trainwright.runner.checkpoints.folder import CheckpointFolder
+from trainwright.runner.distributed import Place, place, rank_zero_first, share, start, stop
+from trainwright.runner.errors import RunError, RunFailed, RunRefused
+
+if TYPE_CHECKING:
+    from trainwright.metrics_audit.writer import SessionLog
+    from trainwright.recipes import ConfigContainer, ResolvedRun
+    from trainwright.runner.devices import Device
+    from trainwright.runner.loop import Session
+    from trainwright.runner.progress import Progress
+    from trainwright.runner.step import Trainer
+
+DONE, STOPPED_EARLY = 0, 75
+STATUS_FILE = "TRAINWRIGHT_STATUS_FILE"
+"""Environment variable: where a launcher wants the outcome of this run, also when it was refused."""
+
+
+def run(resolved: ResolvedRun, *, run_dir: Path | None = None, deterministic: bool = False) -> int:
+    """Train as `resolved` says, in a new run directory or continuing the one that is there.
+
+    Returns 0 when the run is complete (also when it was already), 75 when it stopped early in good order.
+
+    Raises:
+        RunRefused: nothing was trained, and nothing was left behind.
+        RunFailed: training began and cannot go on, or the report cannot be built.
+    """
+    here = place()
+    with outcome_for_launcher(here) as outcome:
+        outcome["exit_code"] = run_session(resolved, run_dir, here, deterministic=deterministic, outcome=outcome)
+    return int(outcome["exit_code"])
+
+
+def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, deterministic: bool, outcome: dict) -> int:
+    """The work of `run`: find the directory, come up, build, continue, train, report."""
+    from trainwright.datasets import DataError, check_data
+
+    clock = time.monotonic()
+    run_dir = directory.locate(resolved, run_dir)
+    config = directory.with_paths(resolved.config, run_dir)
+    directory.check(run_dir, config)
+    if finished(config):
+        outcome.update(reason="the run was complete already", step=config.train.train_iters)
+        say(here, f"nothing to do: {run_dir} holds the complete run of {config.train.train_iters} updates")
+        return DONE
+    try:
+        check_data(config)
+    except DataError as error:
+        raise RunRefused(str(error)) from None
+    device = come_up(resolved, here, deterministic=deterministic)
+    run_dir = share(run_dir, here)
+    config = directory.with_paths(resolved.config, run_dir)
+    resolved = resolved.with_config(config)
+    with exclusive(run_dir, config, here) as log:
+        session = prepare(resolved, run_dir, log, device, here, clock)
+        reason = train_and_log(session, log, outcome)
+        if log:
+            directory.write_status(
+                run_dir / directory.STATUS,
+                exit_code=STOPPED_EARLY if reason else DONE,
+                reason=outcome["reason"], session_id=log.session_id, step=session.progress.step,
+            )  # fmt: skip
+            report(run_dir)
+    stop()
+    if reason:
+        say(here, f"stopped early ({reason}) after {session.progress.step} of {config.train.train_iters} updates; "
+                  f"the same command with --run-dir {run_dir} continues")  # fmt: skip
+        return STOPPED_EARLY
+    say(here, f"done: {config.train.train_iters} updates in {run_dir}")
+    return DONE
+
+
+def finished(config: ConfigContainer) -> bool:
+    """Whether the latest checkpoint of this run directory is the last one wanted."""
+    latest = CheckpointFolder(Path(str(config.checkpoint.save))).latest()
+    return latest is not None and latest >= config.train.train_iters and config.checkpoint.load is None
+
+
+def come_up(resolved: ResolvedRun, here: Place, *, deterministic: bool) -> Device:
+    """The device, then the process groups. Nothing of Megatron may be imported before the device is chosen.
+
+    Raises:
+        RunRefused: the number of ranks is not the one that was resolved.
+    """
+    if here.world_size != resolved.world_size:
+        raise RunRefused(f"the configuration is for {resolved.world_size} ranks and {here.world_size} were started")
+    from trainwright.runner.devices import use_device
+
+    device = use_device(resolved.device)
+    if deterministic:
+        import torch
+
+        torch.use_deterministic_algorithms(True)
+    start(resolved.config, device, here)
+    return device
+
+
+@contextmanager
+def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[SessionLog | None]:
+    """Hold the run directory; rank 0 gets its session log. A directory made here goes again if no session starts.
+
+    Raises:
+        RunRefused: another process holds it, or it cannot be written.
+    """
+    from trainwright.metrics_audit.writer import SessionLog, SessionLogError
+
+    fresh = not run_dir.exists()
+
+    def open_log() -> SessionLog:
+        try:
+            log = SessionLog.open(run_dir, run_id=run_dir.name)
+        except SessionLogError as error:
+            raise RunRefused(str(error)) from None
+        directory.check(run_dir, config)
+        return log
+
+    log = rank_zero_first(open_log, here)
+    try:
+        yield log
+    finally:
+        if log:
+            started = log.session_id is not None
+            log.close()
+            if fresh and not started:
+                rmtree(run_dir, ignore_errors=True)
+
+
+def prepare(
+    resolved: ResolvedRun, run_dir: Path, log: SessionLog | None, device: Device, here: Place, clock: float
+) -> Session:
+    """Build everything, restore what a checkpoint holds, and open the session in the log."""
+    from trainwright.runner.telemetry import Telemetry, Totals
+
+    from trainwright.runner.build import build_data, build_trainer
+    from trainwright.runner.checkpoints.saving import Saver
+    from trainwright.runner.loop import Session
+    from trainwright.runner.profiling import Profiler
+    from trainwright.runner.stopping import StopRequest
+
+    config = resolved.config
+    trainer, tokenizer = build_trainer(resolved, device)
+    progress = restore(trainer, here)
+    data = build_data(resolved, tokenizer, device, consumed_samples=progress.consumed_samples)
+    rank_zero_first(lambda: directory.create(run_dir, config), here)
+    telemetry = None
+    if log:
+        telemetry = Telemetry.open(
+            run_dir, resolved, run_id=log.run_id, log=log,
+            start=Totals(step=progress.step, tokens=progress.tokens, skipped_updates=progress.skipped_updates),
+            device=device, session_clock_start=clock, samples_per_epoch=data.samples_per_epoch,
+        )  # fmt: skip
+    return Session(
+        trainer=trainer,
+        run_dir=run_dir,
+        progress=progress,
+        train_batches=data.train,
+        validation_batches=data.validation,
+        saver=Saver(trainer, CheckpointFolder(Path(str(config.checkpoint.save))), here),
+        stop=StopRequest(
+            handle_signals=config.train.exit_signal_handler,
+            minutes=config.train.exit_duration_in_mins,
+            session_started=clock,
+        ),
+        profiler=Profiler(config, run_dir, here.rank, telemetry),
+        telemetry=telemetry,
+    )
+
+
+def restore(trainer: Trainer, here: Place) -> Progress:
+    """Continue this run's latest checkpoint, else what `checkpoint.load` names, else start from given weights or afresh.
+
+    Raises:
+        RunRefused: a checkpoint that was asked for is not there or does not fit.
+    """
+    from trainwright.runner.checkpoints.loading import load_checkpoint, load_pretrained
+    from trainwright.runner.progress import Progress
+
+    wanted = trainer.resolved.config.checkpoint
+    own = CheckpointFolder(Path(str(wanted.save)))
+    folder, step = own, own.latest()
+    if step is None and wanted.load is not None:
+        folder = CheckpointFolder(Path(wanted.load))
+        step = folder.find(wanted.ckpt_step)
+        if step is None:
+            raise RunRefused(f"checkpoint.load={wanted.load} holds no complete checkpoint")
+    if step is not None:
+        progress, remarks = load_checkpoint(
+            trainer, folder.complete(step), optimizer=wanted.load_optim, rng=wanted.load_rng
+        )
+        for remark in [f"continuing from {folder.complete(step)}", *remarks]:
+            say(here, remark)
+        return progress
+    if wanted.pretrained_checkpoint is not None:
+        folder = CheckpointFolder(Path(wanted.pretrained_checkpoint))
+        step = folder.find(wanted.ckpt_step)
+        load_pretrained(trainer, folder.path if step is None else folder.complete(step))
+    return Progress()
+
+
+def train_and_log(session: Session, log: SessionLog | None, outcome: dict) -> str | None:
+    """Train; a failure ends in the log with its reason. Returns why training stopped early, or null."""
+    from trainwright.runner.loop import train
+
+    try:
+        with session.stop:
+            reason = train(session)
+    except RunFailed as error:
+        session.saver.close()
+        if session.telemetry and log:
+            session.telemetry.fail(str(error))
+            directory.write_status(
+                session.run_dir / directory.STATUS,
+                exit_code=error.exit_code, reason=str(error), session_id=log.session_id, step=session.progress.step,
+            )  # fmt: skip
+        raise
+    outcome.update(reason=reason or "complete", step=session.progress.step, session_id=log.session_id if log else None)
+    return reason
+
+
+def report(run_dir: Path) -> None:
+    """Write `training_report.json` from what the run left behind.
+
+    Raises:
+        RunFailed: the report cannot be built from it.
+    """
+    from trainwright.report_schema.parsers.own import write_run_report
+
+    try:
+        write_run_report(run_dir)
+    except Exception as error:  # the training is done and safe; say what is wrong with its evidence
+        raise RunFailed(f"training is complete, but its report cannot be built: {error}") from error
+
+
+@contextmanager
+def outcome_for_launcher(here: Place) -> Iterator[dict]:
+    """Leave the outcome, an error included, where `TRAINWRIGHT_STATUS_FILE` says: torchrun and srun flatten exit codes."""
+    outcome: dict = {"exit_code": 1, "reason": "ended unexpectedly", "session_id": None, "step": None}
+    try:
+        yield outcome
+    except RunError as error:
+        outcome.update(exit_code=error.exit_code, reason=str(error))
+        raise
+    finally:
+        path = os.environ.get(STATUS_FILE)
+        if path and here.rank == 0:
+            directory.write_status(Path(path), **outcome)
+
+
+def say(here: Place, text: str) -> None:
+    """One line to the person who watches, from one rank."""
+    if here.rank == 0:
+        print(f"run-recipe: {text}", file=sys.stderr, flush=True)

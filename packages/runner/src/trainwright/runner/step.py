@@ -1,0 +1,154 @@
+"""One training update: forward and backward over all micro-batches, then the optimizer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainwright.runner.batches import Batch, for_each_chunk, forward_step
+from trainwright.runner.errors import RunFailed
+
+if TYPE_CHECKING:
+    from trainwright.recipes import ResolvedRun
+    from trainwright.runner.devices import Device
+
+
+@dataclass
+class Trainer:
+    """What an update needs: this rank's model chunks (wrapped for data parallelism), optimizer and schedule."""
+
+    resolved: ResolvedRun
+    device: Device
+    chunks: list[torch.nn.Module]
+    optimizer: Any
+    scheduler: Any
+
+
+@dataclass(frozen=True)
+class Update:
+    """One attempted update, the same numbers on every rank."""
+
+    loss: float
+    """Mean over the supervised tokens of the global batch, in nats."""
+    supervised_tokens: int
+    grad_norm: float
+    """Of the whole gradient before clipping; not finite when the update was skipped for it."""
+    applied: bool
+    clipped: bool
+    seconds: float
+    stop_requested: bool
+    """Some rank wants to stop after this update."""
+    learning_rates: dict[str, float]
+    loss_scale: float
+
+
+def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bool = False) -> Update:
+    """Attempt one update of the model.
+
+    Nothing is applied when the loss or the gradient is not finite.
+
+    Raises:
+        RunFailed: the loss is not finite and `train.check_for_nan_in_loss` is on.
+    """
+    started = time.perf_counter()
+    losses = forward_backward(trainer, batches, forward_only=False)
+    loss, tokens, stop = reduce_over_ranks(losses, stop_requested, trainer.device)
+    if not math.isfinite(loss) and trainer.resolved.config.train.check_for_nan_in_loss:
+        raise RunFailed(
+            f"the loss is {loss}, nothing was applied (train.check_for_nan_in_loss=false skips such updates)"
+        )
+    rates = learning_rates(trainer.optimizer)
+    loss_scale = float(trainer.optimizer.get_loss_scale())
+    applied, grad_norm = apply_gradients(trainer, loss_is_finite=math.isfinite(loss))
+    trainer.device.synchronize()
+    clip = trainer.resolved.config.optimizer.clip_grad
+    return Update(
+        loss=loss,
+        supervised_tokens=tokens,
+        grad_norm=grad_norm,
+        applied=applied,
+        clipped=applied and 0 < clip < grad_norm,
+        seconds=time.perf_counter() - started,
+        stop_requested=stop,
+        learning_rates=rates,
+        loss_scale=loss_scale,
+    )
+
+
+def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only: bool) -> list[torch.Tensor]:
+    """Run Megatron's schedule over one global batch; the last pipeline stage gets `[loss sum, tokens]` per micro-batch."""
+    from megatron.core.pipeline_parallel import get_forward_backward_func
+
+    if not forward_only:
+        for chunk in trainer.chunks:
+            chunk.zero_grad_buffer()
+        trainer.optimizer.zero_grad()
+    config = trainer.resolved.config
+    return get_forward_backward_func()(
+        forward_step_func=forward_step,
+        data_iterator=for_each_chunk(batches, len(trainer.chunks)),
+        model=trainer.chunks if len(trainer.chunks) > 1 else trainer.chunks[0],
+        num_microbatches=trainer.resolved.num_microbatches,
+        seq_length=config.dataset.seq_length,
+        micro_batch_size=config.train.micro_batch_size,
+        forward_only=forward_only,
+    )
+
+
+def reduce_over_ranks(losses: list[torch.Tensor], stop_requested: bool, device: Device) -> tuple[float, int, bool]:
+    """Mean loss, supervised tokens, and whether any rank wants to stop: one collective over all ranks.
+
+    The last pipeline stage's first tensor parallel rank speaks for its data and context parallel shard. Adding the stop
+    flags in the same collective is what makes all ranks stop after the same update.
+    """
+    from megatron.core import parallel_state
+
+    totals = torch.zeros(3, dtype=torch.float64, device=device.torch_device)
+    if losses and parallel_state.get_tensor_model_parallel_rank() == 0:
+        totals[:2] = torch.stack(losses).double().sum(dim=0)
+    totals[2] = float(stop_requested)
+    torch.distributed.all_reduce(totals)
+    loss_sum, tokens, stops = totals.tolist()
+    return (loss_sum / tokens if tokens else 0.0), int(tokens), stops > 0
+
+
+def apply_gradients(trainer: Trainer, *, loss_is_finite: bool) -> tuple[bool, float]:
+    """Clip and step, unless something is not finite; the schedule moves with applied updates only.
+
+    Returns whether the update was applied, and the gradient norm before clipping (not finite if it was skipped).
+    Megatron's own `optimizer.step()` would apply a gradient that is NaN in fp32, so its parts are called one by one.
+    """
+    optimizer, clip = trainer.optimizer, trainer.resolved.config.optimizer.clip_grad
+    overflow = optimizer.prepare_grads()
+    grad_norm = math.nan if overflow else float(optimizer.get_grad_norm())
+    if overflow or not loss_is_finite or not math.isfinite(grad_norm):
+        return False, grad_norm if not math.isfinite(grad_norm) else math.nan
+    if clip > 0:
+        clip_by_norm(optimizer, clip, grad_norm)
+    optimizer.step_with_ready_grads()
+    trainer.scheduler.step(increment=trainer.resolved.config.train.global_batch_size)
+    return True, grad_norm
+
+
+def clip_by_norm(optimizer: Any, limit: float, norm: float) -> None:
+    """Scale every gradient of this rank by `limit / norm` where that is below one."""
+    from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
+
+    for part in getattr(optimizer, "chained_optimizers", [optimizer]):
+        parameters = part.get_parameters()
+        if parameters:
+            clip_grad_by_total_norm_fp32(parameters, max_norm=limit, total_norm=norm)
+
+
+def learning_rates(optimizer: Any) -> dict[str, float]:
+    """The rate of each distinct kind of parameter group at this update; groups that only differ in weight decay share it."""
+    rates: dict[str, float] = {}
+    for group in optimizer.param_groups:
+        if group["params"]:
+            rates.setdefault("default" if group.get("default_config", True) else "decoupled", float(group["lr"]))
+    return rates or {"default": float(optimizer.param_groups[0]["lr"])}

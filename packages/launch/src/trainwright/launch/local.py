@@ -1,0 +1,155 @@
+"""The `local` executor: run-recipe on this machine, under torchrun where there is more than one rank."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trainwright.launch.errors import LaunchError
+from trainwright.launch.job import LocalJob, Programs, render_local
+from trainwright.launch.status import read_status, version
+from trainwright.launch.supervise import Outcome, supervise
+
+FAILED, REFUSED, STOPPED_EARLY = 1, 2, 75
+
+
+def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = False) -> int:
+    """Run run-recipe's `words` on `nproc_per_node` ranks of this machine and return the run's own exit code.
+
+    0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order. Everything is checked by
+    `run-recipe --dry-run` before any rank is started. With `dry_run` the checked command is printed and not run.
+
+    Raises `LaunchError` where the job cannot be rendered or the container's commands are not installed.
+    """
+    job = render_local(
+        words,
+        nproc_per_node=nproc_per_node,
+        programs=find_programs(),
+        cwd=Path.cwd(),
+        environment=os.environ,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        now=datetime.now(UTC),
+        token=secrets.token_hex(2),
+    )
+    if dry_run or nproc_per_node > 1:
+        refused = check(job)
+        if refused:
+            return refused
+    if dry_run:
+        print(job.command_line)
+        return 0
+    return run(job)
+
+
+def find_programs() -> Programs:
+    """The container's commands: on PATH, else beside the Python that runs this.
+
+    Raises `LaunchError` naming what to install.
+    """
+    search = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    run_recipe = shutil.which("run-recipe", path=search)
+    if run_recipe is None:
+        raise LaunchError("run-recipe is not on PATH: install the training side with `pip install trainwright-trainer`")
+    # torchrun must be of the environment that run-recipe is in, whatever else is on PATH.
+    torchrun = shutil.which("torchrun", path=os.pathsep.join([str(Path(run_recipe).parent), search]))
+    if torchrun is None:
+        raise LaunchError(f"torchrun is not on PATH nor beside {run_recipe}: install torch there")
+    return Programs(run_recipe=run_recipe, torchrun=torchrun)
+
+
+def check(job: LocalJob) -> int:
+    """Let run-recipe resolve and validate the words without training.
+
+    Returns 0, or the exit code of the refusal, which run-recipe explains on standard error.
+    """
+    environment = {**os.environ, **job.environment, "WORLD_SIZE": str(job.nproc_per_node)}
+    done = subprocess.run(job.check_argv, env=environment, cwd=job.cwd, stdout=subprocess.DEVNULL, check=False)
+    return done.returncode
+
+
+def run(job: LocalJob) -> int:
+    """Carry the job out; see `launch_local` for the exit codes."""
+    ours = _write_launch_record(job)
+    before = version(job.run_dir)
+    outcome = supervise(job.argv, environment=job.environment, cwd=job.cwd)
+    written = version(job.run_dir) != before
+    code = _exit_code(job, outcome, status_is_new=written)
+    if code == REFUSED and ours and not (job.run_dir / "run.json").exists():
+        shutil.rmtree(job.run_dir)
+    return code
+
+
+def _write_launch_record(job: LocalJob) -> bool:
+    """Write `launch.json` into the run directory; True where the directory was made for it."""
+    made = not job.run_dir.exists()
+    record = {
+        "executor": "local",
+        "argv": job.argv,
+        "words": job.words,
+        "nproc_per_node": job.nproc_per_node,
+        "environment": job.environment,
+        "cwd": str(job.cwd),
+        "launched_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    target = job.run_dir / "launch.json"
+    beside = target.with_name(f"launch.json.{os.getpid()}")
+    try:
+        job.run_dir.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8", errors="surrogateescape")
+        beside.replace(target)
+    except OSError as error:
+        raise LaunchError(f"{job.run_dir}: cannot write the run directory: {error.strerror}") from error
+    return made
+
+
+def _exit_code(job: LocalJob, outcome: Outcome, *, status_is_new: bool) -> int:
+    """The run's own code: torchrun's is always 1, so the status comes first, then what torchrun says of the rank."""
+    if outcome.returncode == 0:
+        return 0
+    status = read_status(job.run_dir) if status_is_new else None
+    if status is not None and status.exit_code in (FAILED, REFUSED, STOPPED_EARLY):
+        if status.exit_code == FAILED:
+            _name_rank_log(job, outcome)
+        return status.exit_code
+    if status is not None:
+        _say(f"the run was done at step {status.step}, but its processes ended with {_ending(outcome.returncode)}")
+        return FAILED
+    if outcome.signalled is not None:
+        _say(f"{outcome.signalled.name} ended the ranks before they could stop in good order")
+        return FAILED
+    code = _name_rank_log(job, outcome)
+    return code if code in (REFUSED, STOPPED_EARLY) else FAILED
+
+
+def _name_rank_log(job: LocalJob, outcome: Outcome) -> int:
+    """Say in one line which rank failed first and where its output is; the exit code of that rank."""
+    if job.nproc_per_node == 1:
+        if outcome.returncode < 0:
+            _say(f"run-recipe ended with {_ending(outcome.returncode)}")
+        return outcome.returncode
+    log = job.run_dir / "logs" / "torchrun.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(outcome.noise)
+    found = re.search(rb"Root Cause.*?rank\s*: (\d+).*?exitcode\s*: (-?\d+)", outcome.noise, re.DOTALL)
+    if found is None:
+        _say(f"torchrun ended with {_ending(outcome.returncode)}; its log: {log}")
+        return FAILED
+    rank, code = int(found[1]), int(found[2])
+    rank_logs = sorted(log.parent.glob(f"*/attempt_*/{rank}/stderr.log"), key=lambda path: path.stat().st_mtime_ns)
+    where = f"its log: {rank_logs[-1]}" if rank_logs else "its output is above"
+    _say(f"rank {rank} failed first, with {_ending(code)}; {where}")
+    return code
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+
+def _say(message: str) -> None:
+    print(f"trainwright launch: {message}", file=sys.stderr)

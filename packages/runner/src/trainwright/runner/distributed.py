@@ -7,15 +7,13 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from trainwright.runner.errors import RunError, RunRefused
 
 if TYPE_CHECKING:
     from trainwright.recipes import ConfigContainer
     from trainwright.runner.devices import Device
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def first_host(nodelist: str) -> str:
     return head + ranges.split(",")[0].split("-")[0] + suffix.split(",")[0]
 
 
-def rank_zero_first(work: Callable[[], T], here: Place) -> T | None:
+def rank_zero_first[T](work: Callable[[], T], here: Place) -> T | None:
     """Do `work` on rank 0 while the others wait; an error there is raised on every rank, so that all end alike."""
     import torch
 
@@ -148,7 +146,7 @@ def rank_zero_first(work: Callable[[], T], here: Place) -> T | None:
     return result
 
 
-def share(value: T, here: Place) -> T:
+def share[T](value: T, here: Place) -> T:
     """Rank 0's value on every rank."""
     import torch
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Profiler:
-    """Traces the updates after `profile_step_start` up to `profile_step_end` on the ranks named, into the run directory."""
+    """Traces the updates after `profile_step_start` up to `profile_step_end`, on the ranks named."""
 
     def __init__(self, config: ConfigContainer, run_dir: Path, rank: int, telemetry: Telemetry | None) -> None:
         section = config.profiling

@@ -180,7 +180,7 @@ def prepare(
 
 
 def restore(trainer: Trainer, here: Place) -> Progress:
-    """Continue this run's latest checkpoint, else what `checkpoint.load` names, else start from given weights or afresh.
+    """Continue this run's latest checkpoint, else what `checkpoint.load` names, else start from weights or afresh.
 
     Raises:
         RunRefused: a checkpoint that was asked for is not there or does not fit.
@@ -246,7 +246,7 @@ def report(run_dir: Path) -> None:
 
 @contextmanager
 def outcome_for_launcher(here: Place) -> Iterator[dict]:
-    """Leave the outcome, an error included, where `TRAINWRIGHT_STATUS_FILE` says: torchrun and srun flatten exit codes."""
+    """Leave the outcome where `TRAINWRIGHT_STATUS_FILE` says, an error included: torchrun flattens exit codes."""
     outcome: dict = {"exit_code": 1, "reason": "ended unexpectedly", "session_id": None, "step": None}
     try:
         yield outcome

@@ -81,7 +81,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
 
 
 def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only: bool) -> list[torch.Tensor]:
-    """Run Megatron's schedule over one global batch; the last pipeline stage gets `[loss sum, tokens]` per micro-batch."""
+    """Run Megatron's schedule on one global batch; the last pipeline stage gets `[loss sum, tokens]` per micro-batch."""
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
     if not forward_only:
@@ -146,7 +146,7 @@ def clip_by_norm(optimizer: Any, limit: float, norm: float) -> None:
 
 
 def learning_rates(optimizer: Any) -> dict[str, float]:
-    """The rate of each distinct kind of parameter group at this update; groups that only differ in weight decay share it."""
+    """The rate of each distinct kind of parameter group at this update; groups of one kind share it."""
     rates: dict[str, float] = {}
     for group in optimizer.param_groups:
         if group["params"]:

@@ -65,15 +65,14 @@ def rng_state() -> Any:
     }
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
-    tp, pp = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_pipeline_model_parallel_rank()
-    sizes = (
-        parallel_state.get_pipeline_model_parallel_world_size(),
-        parallel_state.get_tensor_model_parallel_world_size(),
-    )
+    groups = (parallel_state.get_pipeline_model_parallel_group(), parallel_state.get_tensor_model_parallel_group())
     return ShardedObject(
-        "rng_state", states, sizes, (pp, tp),
+        "rng_state",
+        states,
+        global_shape=tuple(group.size() for group in groups),
+        global_offset=tuple(group.rank() for group in groups),
         replica_id=parallel_state.get_data_parallel_rank(with_context_parallel=True),
-    )  # fmt: skip
+    )
 
 
 def restore_rng(states: dict[str, Any]) -> None:

@@ -34,8 +34,8 @@ class Saver:
     def save(self, progress: Progress, written: Callable[[Path, float], None]) -> None:
         """Save the state after `progress.step` updates; with `checkpoint.async_save` only the copying happens here.
 
-        `written(path, seconds)` is called on every rank when all is on the disk, and before the checkpoint gets its name
-        and becomes the latest: who finds the run complete by its checkpoints then finds it complete in its log as well.
+        `written(path, seconds)` is called on every rank when all is on the disk, and before the checkpoint gets its
+        name and becomes the latest: a run that is complete by its checkpoints is then complete in its log as well.
 
         Raises:
             RunRefused: the folder cannot be written.

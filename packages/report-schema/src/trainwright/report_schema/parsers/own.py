@@ -1,0 +1,125 @@
+"""Our own run directories: ``tb_logs``, ``configs/ConfigContainer.yaml`` and ``environment.json``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from trainwright.report_schema.errors import ReportError
+from trainwright.report_schema.model import ReportModel
+from trainwright.report_schema.parsers.config_container import container_fields, read_container
+from trainwright.report_schema.parsers.config_fields import Found
+from trainwright.report_schema.parsers.evidence import Evidence, read_events, source_of
+from trainwright.report_schema.parsers.redaction import redact
+from trainwright.report_schema.parsers.tags import MEGATRON_BRIDGE_SCALE, MEGATRON_BRIDGE_TAGS, metric_lookup
+from trainwright.report_schema.report_file import first_problem
+from trainwright.report_schema.strict_json import load_json
+
+WORKLOAD = "trainwright"
+CONFIG_FILE = Path("configs/ConfigContainer.yaml")
+ENVIRONMENT_FILE = Path("environment.json")
+EVENTS_DIRECTORY = Path("tb_logs")
+
+
+class Environment(ReportModel):
+    """The part of ``environment.json`` that a report needs."""
+
+    run_id: str
+    recipe: str
+    """Name of the recipe."""
+    world_size: int
+    """Ranks in all."""
+    num_nodes: int
+    ranks_per_node: int
+    hostname: str
+    """Host of rank 0."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    env_vars: dict[str, Any]
+    """The environment of the ranks, as far as it is recorded."""
+    canonical: bool | None = None
+    """Whether the recipe ran unchanged."""
+    nodes: list[str] = Field(default_factory=list)
+    """Host names of all machines, where the launcher knew them."""
+    container_image: str = ""
+    """The image that the ranks ran in."""
+
+
+def recognises(run_directory: Path) -> bool:
+    """Whether a directory looks like one of our own runs."""
+    return (run_directory / ENVIRONMENT_FILE).is_file() and (run_directory / CONFIG_FILE).is_file()
+
+
+def collect(run_directory: Path) -> Evidence:
+    """Read a run directory of ours.
+
+    Raises:
+        ReportError: a file is missing, cannot be read, or does not say what it must.
+    """
+    environment = _read_environment(run_directory / ENVIRONMENT_FILE)
+    config_path = run_directory / CONFIG_FILE
+    written = container_fields(read_container(config_path), str(CONFIG_FILE))
+    config = _core_defaults(written) | written | _environment_fields(environment)
+    segments, sources, unread = read_events(
+        run_directory / EVENTS_DIRECTORY, run_directory, metric_lookup(MEGATRON_BRIDGE_TAGS)
+    )
+    sources.append(source_of(config_path, run_directory, "configuration"))
+    sources.append(source_of(run_directory / ENVIRONMENT_FILE, run_directory, "run"))
+    return Evidence(
+        run_directory=run_directory,
+        workload=WORKLOAD,
+        segments=segments,
+        config=config,
+        sources=sources,
+        unread=unread,
+        scale=MEGATRON_BRIDGE_SCALE,
+        canonical=environment.canonical,
+    )
+
+
+def _read_environment(path: Path) -> Environment:
+    document = load_json(path)
+    try:
+        return Environment.model_validate(document)
+    except ValidationError as error:
+        raise ReportError(f"{path}: {first_problem(error)}") from None
+
+
+def _core_defaults(written: Mapping[str, Found]) -> dict[str, Found]:
+    """Fields that our configuration holds only where the user set them, as Megatron Core's TransformerConfig has them."""
+    dense = written.get("num_experts", Found(None, "")).value is None
+    defaults = {
+        "num_experts": None,
+        "moe_router_topk": None if dense else 2,
+        "moe_ffn_hidden_size": None,
+        "moe_grouped_gemm": None if dense else False,
+    }
+    return {field: Found(value, f"{CONFIG_FILE}: not set") for field, value in defaults.items()}
+
+
+def _environment_fields(environment: Environment) -> dict[str, Found]:
+    """What the environment tells; fields that an own run has no source for are empty."""
+    label = str(ENVIRONMENT_FILE)
+    known = {
+        "test_id": ("run_id", environment.run_id),
+        "test_name": ("recipe", environment.recipe),
+        "model_name": ("recipe", environment.recipe),
+        "cloudai_execution_node": ("hostname", environment.hostname),
+        "container_image": ("container_image", environment.container_image),
+        "env_vars": ("env_vars", redact(environment.env_vars)),
+        "world_size": ("world_size", environment.world_size),
+        "num_nodes": ("num_nodes", environment.num_nodes),
+        # A run on CPUs uses no GPU, however many ranks a machine has.
+        "gpus_per_node": ("ranks_per_node", environment.ranks_per_node if environment.device == "cuda" else None),
+        "nodes": ("nodes", environment.nodes or ([environment.hostname] if environment.num_nodes == 1 else [])),
+    }
+    nowhere = dict.fromkeys(
+        ("description", "test_scenario_name", "system_path", "tests_dir_path", "test_scenario_path"),
+        Found("", "an own run has none"),
+    )
+    return {
+        **{field: Found(value, f"{label}: {key}") for field, (key, value) in known.items()},
+        **nowhere,
+        "test_template_name": Found("Trainwright", "the workload"),
+    }

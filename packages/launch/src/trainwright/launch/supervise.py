@@ -24,7 +24,7 @@ _TRACEBACK = b"Traceback (most recent call last):"
 class Outcome:
     """How the child ended.
 
-    `returncode` is negative for a signal; `noise` is what torchrun itself said; `signalled` is the first signal that came.
+    `returncode` is negative for a signal; `noise` is what torchrun itself said; `signalled` is the first signal caught.
     """
 
     returncode: int

@@ -1,0 +1,15 @@
+"""What every test rank has imported before it is forked (see `testing`)."""
+
+from trainwright.runner.devices import use_device
+
+use_device("cpu")
+
+import megatron.core.distributed  # noqa: E402  # nothing of Megatron may come before the device
+import megatron.core.optimizer  # noqa: E402
+import megatron.core.pipeline_parallel  # noqa: E402, F401
+
+import trainwright.datasets  # noqa: E402
+import trainwright.runner.loop  # noqa: E402
+import trainwright.runner.models  # noqa: E402
+import trainwright.runner.optim  # noqa: E402
+import trainwright.runner.run  # noqa: E402, F401

@@ -1,0 +1,47 @@
+"""Names of Megatron Core's modules that get another object on the CPU, each with its reason."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trainwright.runner.devices.cpu import rng
+from trainwright.runner.devices.cpu.adam import GroupStepAdam
+
+
+def _move_counts_to_host(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The all-to-all dispatcher hands its split sizes to gloo, which takes lists and NumPy arrays, not tensors."""
+
+    def to_host(tensor: Any, as_numpy: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if as_numpy and isinstance(tensor, torch.Tensor):
+            return tensor.numpy()
+        return original(tensor, as_numpy, *args, **kwargs)
+
+    return to_host
+
+
+REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    # One generator serves as "the GPU's"; see rng.
+    "megatron.core.tensor_parallel.random": {
+        "_get_cuda_rng_state": lambda _: rng.get_state,
+        "_set_cuda_rng_state": lambda _: rng.set_state,
+        "CudaRNGStatesTracker": rng.states_tracker,
+    },
+    # Without Apex or Transformer Engine a checkpoint of the distributed optimizer does not load; see adam.
+    "megatron.core.optimizer": {
+        "Adam": lambda _: GroupStepAdam,
+        "USING_PYTORCH_OPTIMIZER": lambda _: False,
+    },
+    "megatron.core.optimizer.distrib_optimizer": {
+        "Adam": lambda _: GroupStepAdam,
+        "HAVE_APEX_OR_TE": lambda _: True,
+        "USING_APEX_OPTIMIZER": lambda _: True,
+    },
+    "megatron.core.transformer.moe.moe_utils": {"maybe_move_tensor_to_cpu": _move_counts_to_host},
+    # See results_queue.
+    "megatron.core.dist_checkpointing.strategies.filesystem_async": {"_results_queue": lambda _: queue.Queue()},
+}
+"""Module, name, and what makes the replacement from the original."""

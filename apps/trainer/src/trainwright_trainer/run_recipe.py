@@ -1,0 +1,108 @@
+"""`run-recipe`: the command of every rank. Words in, a trained model or a clear refusal out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright_trainer.help_text import help_text
+from trainwright_trainer.outcome import told
+from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
+from trainwright_trainer.words import Command, UsageError, parse, wants_help
+
+if TYPE_CHECKING:
+    from trainwright.recipes import ResolvedRun
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line `words` (default: this process's own) and return the exit code."""
+    words = sys.argv[1:] if words is None else words
+    if wants_help(words):
+        print(help_text(), end="")
+        return 0
+    return told("run-recipe", lambda: run_recipe(words), speaks=_speaks)
+
+
+def run_recipe(words: Sequence[str]) -> int:
+    """Resolve the command line, then train, or show what would be trained.
+
+    Raises an error with an `exit_code` for anything that the user can mend.
+    """
+    command = parse(words)
+
+    from trainwright.runner.distributed import place
+
+    here = place()
+    resolved = _resolve(command, here.world_size)
+    run_dir = _run_dir(command, resolved)
+    set_defaults(resolved.config.env_vars)
+    if here.rank == 0:
+        for warning in resolved.warnings:
+            print(f"run-recipe: warning: {warning}", file=sys.stderr)
+        if command.dump_env:
+            dump_environment()
+    if command.dry_run:
+        from trainwright_trainer.dry_run import check, show
+
+        check(resolved, run_dir)
+        if here.rank == 0:
+            show(resolved)
+        return 0
+
+    from trainwright.runner.run import run
+
+    return run(resolved, run_dir=run_dir, deterministic=command.deterministic)
+
+
+def set_defaults(variables: Mapping[str, str]) -> None:
+    """Put a recipe's variables into the environment, below what the shell or Slurm has set. Before torch reads any."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def dump_environment() -> None:
+    """Print the environment to stderr, a variable a line, with secrets hidden."""
+    from trainwright.runner.telemetry.redaction import redact
+
+    for name, value in sorted(redact(os.environ).items()):
+        print(f"{name}={value}", file=sys.stderr)
+
+
+def _resolve(command: Command, started: int) -> ResolvedRun:
+    """The configuration for as many ranks as were started; a dry run may ask about another number."""
+    if not command.dry_run:
+        refuse_lonely_world_size()
+
+    from trainwright.recipes import resolve
+
+    return resolve(
+        command.selection,
+        command.overrides,
+        world_size=requested_world_size() if command.dry_run else started,
+        device=auto_device() if command.device == "auto" else command.device,
+        flags=command.flags,
+        deterministic=command.deterministic,
+    )
+
+
+def _run_dir(command: Command, resolved: ResolvedRun) -> Path | None:
+    """The run directory that was named, by flag or by field."""
+    field = resolved.config.logger.run_dir
+    if command.run_dir is not None and field not in (None, command.run_dir):
+        raise UsageError(f"--run-dir {command.run_dir} and logger.run_dir={field} contradict each other; give one")
+    named = command.run_dir or field
+    return Path(named) if named else None
+
+
+def _speaks() -> bool:
+    """Whether this process is the one that talks: every rank reads the same words, and one line is enough."""
+    from trainwright.runner.distributed import place
+    from trainwright.runner.errors import RunRefused
+
+    try:
+        return place().rank == 0
+    except RunRefused:
+        return True

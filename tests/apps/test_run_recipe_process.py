@@ -1,0 +1,93 @@
+"""How many ranks `run-recipe` believes there are, and what it says when it fails."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trainwright_trainer.outcome import told
+from trainwright_trainer.process import refuse_lonely_world_size, requested_world_size
+from trainwright_trainer.words import UsageError
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SLURM_") or name in ("WORLD_SIZE", "RANK")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("variables", "size"),
+    [
+        ({}, None),
+        ({"WORLD_SIZE": "8"}, 8),
+        ({"SLURM_NTASKS": "16"}, 16),
+        ({"WORLD_SIZE": "8", "SLURM_NTASKS": "16"}, 8),
+        ({"WORLD_SIZE": "", "SLURM_NTASKS": "16"}, 16),
+    ],
+)
+def test_a_dry_run_asks_torchrun_first_and_slurm_second(monkeypatch, variables, size):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert requested_world_size() == size
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "two", "1.5", "²"])
+def test_a_world_size_that_is_no_positive_integer_is_refused(monkeypatch, text):
+    monkeypatch.setenv("WORLD_SIZE", text)
+    with pytest.raises(UsageError, match=r"WORLD_SIZE is '.*'; it must be a positive integer"):
+        requested_world_size()
+
+
+def test_one_process_of_a_world_of_two_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="nproc_per_node=2"):
+        refuse_lonely_world_size()
+    monkeypatch.setenv("RANK", "0")
+    refuse_lonely_world_size()
+
+
+def fail(error):
+    def body():
+        raise error
+
+    return body
+
+
+def test_an_error_for_the_user_is_one_line_and_its_exit_code(capsys):
+    assert told("program", fail(UsageError("first\nsecond"))) == 2
+    assert capsys.readouterr() == ("", "program: first second\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        told("program", fail(ZeroDivisionError()))
+
+
+def test_debug_shows_where_a_refusal_comes_from(capsys, monkeypatch):
+    monkeypatch.setenv("TRAINWRIGHT_DEBUG", "1")
+    assert told("program", fail(UsageError("wrong"))) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_rank_that_does_not_speak_still_fails(capsys):
+    assert told("program", fail(UsageError("wrong")), speaks=lambda: False) == 2
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_interrupt_from_the_keyboard_is_no_traceback(capsys):
+    assert told("program", fail(KeyboardInterrupt())) == 1
+    assert capsys.readouterr().err == "program: interrupted\n"
+
+
+def test_help_and_a_refusal_need_neither_torch_nor_pydantic():
+    """Both are answered at once: importing torch costs seconds."""
+    for words, code in ((["--help"], 0), (["--nonsense"], 2)):
+        script = (
+            "import sys; from trainwright_trainer.run_recipe import main; code = main(sys.argv[1:]); "
+            "heavy = {'torch', 'pydantic', 'numpy', 'rich', 'yaml'} & set(sys.modules); "
+            "sys.exit(repr(heavy) if heavy else code)"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from own_runs import CONTAINER, ENVIRONMENT, make_run, points
+
 from trainwright.report_schema import ReportError, UsageError, read_diagnostics, read_report
 from trainwright.report_schema.parsers import build_report, write_run_report
 

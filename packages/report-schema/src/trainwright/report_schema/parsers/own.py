@@ -87,7 +87,7 @@ def _read_environment(path: Path) -> Environment:
 
 
 def _core_defaults(written: Mapping[str, Found]) -> dict[str, Found]:
-    """Fields that our configuration holds only where the user set them, as Megatron Core's TransformerConfig has them."""
+    """Fields that our configuration holds only where a user set them, with Megatron Core's defaults."""
     dense = written.get("num_experts", Found(None, "")).value is None
     defaults = {
         "num_experts": None,

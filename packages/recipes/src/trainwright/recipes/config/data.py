@@ -7,7 +7,7 @@ from pydantic import Field
 from trainwright.recipes.config.section import Section
 
 Blend = str | list[str | float | int]
-"""One prefix, a list of prefixes, or weights and prefixes in turn: `[0.3, a, 0.7, b]`, also as one string `0.3 a 0.7 b`."""
+"""One prefix, a list of prefixes, or weights and prefixes in turn: `[0.3, a, 0.7, b]`, or as one text `0.3 a 0.7 b`."""
 
 
 class DatasetConfig(Section):
@@ -42,7 +42,9 @@ class DatasetConfig(Section):
 class TokenizerConfig(Section):
     """`tokenizer`: text to token ids."""
 
-    tokenizer_type: Literal["NullTokenizer", "ByteLevelTokenizer", "HuggingFaceTokenizer", "TikTokenizer"] = "NullTokenizer"
+    tokenizer_type: Literal["NullTokenizer", "ByteLevelTokenizer", "HuggingFaceTokenizer", "TikTokenizer"] = (
+        "NullTokenizer"
+    )
     tokenizer_model: str | None = None
     """Folder or file of a Hugging Face tokenizer, or the tiktoken vocabulary file."""
     vocab_size: int | None = Field(default=None, ge=1)

@@ -76,9 +76,17 @@ class RngConfig(Section):
 
 
 class MixedPrecisionConfig(Section):
-    """`mixed_precision`: the type of weights and activations; also accepts the preset names `fp32`, `bf16_mixed`, `fp16_mixed`."""
+    """`mixed_precision`: the type of weights and activations; a name of `PRECISION_PRESETS` sets the whole section."""
 
     bf16: bool = False
     fp16: bool = False
     fp8: Literal["e4m3", "hybrid"] | None = None
     fp8_recipe: Literal["tensorwise", "delayed", "mxfp8", "blockwise"] | None = None
+
+
+PRECISION_PRESETS: dict[str, dict[str, object]] = {
+    "fp32": {"bf16": False, "fp16": False, "fp8": None, "fp8_recipe": None},
+    "bf16_mixed": {"bf16": True, "fp16": False, "fp8": None, "fp8_recipe": None},
+    "fp16_mixed": {"bf16": False, "fp16": True, "fp8": None, "fp8_recipe": None},
+}
+"""What `mixed_precision=NAME` sets."""

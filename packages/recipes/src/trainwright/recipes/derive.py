@@ -1,0 +1,106 @@
+"""Fill in what follows from other fields, never over what the user typed."""
+
+from trainwright.recipes.draft import Draft, show
+from trainwright.recipes.errors import ConfigError
+
+BYTE_LEVEL_VOCABULARY = 257
+"""256 bytes and the end of a document."""
+
+DISTRIBUTED_OPTIMIZER = ("optimizer.use_distributed_optimizer", "ddp.use_distributed_optimizer")
+
+
+def derive(draft: Draft, *, deterministic: bool) -> None:
+    """Apply every rule, in an order in which a rule finds its inputs settled. Raises ConfigError for a clash."""
+    _sequence_length(draft)
+    _sizes(draft)
+    _vocabulary(draft)
+    _schedule(draft)
+    _distributed_optimizer(draft)
+    _interleaved_pipeline(draft)
+    if deterministic:
+        _determinism(draft)
+
+
+def _sequence_length(draft: Draft) -> None:
+    length = draft["dataset.seq_length"]
+    if draft.typed("model.seq_length") and draft["model.seq_length"] != length:
+        raise ConfigError(
+            f"model.seq_length={show(draft['model.seq_length'])} differs from dataset.seq_length={length}: "
+            f"the dataset owns the sequence length; set dataset.seq_length (-sl)"
+        )
+    draft.derive("model.seq_length", length, f"dataset.seq_length={length}")
+    if draft["model.max_position_embeddings"] is None:
+        draft.derive("model.max_position_embeddings", length, f"dataset.seq_length={length}")
+
+
+def _sizes(draft: Draft) -> None:
+    hidden, heads = draft["model.hidden_size"], draft["model.num_attention_heads"]
+    if draft["model.kv_channels"] is None:
+        if heads < 1 or hidden % heads:
+            raise ConfigError(
+                f"model.hidden_size={hidden} is not a multiple of model.num_attention_heads={heads}; "
+                f"change one, or set the width of a head with model.kv_channels"
+            )
+        draft.derive("model.kv_channels", hidden // heads, "model.hidden_size and model.num_attention_heads")
+    if draft["model.num_query_groups"] is None:
+        draft.derive("model.num_query_groups", heads, "model.num_attention_heads")
+    if draft["model.ffn_hidden_size"] is None:
+        draft.derive("model.ffn_hidden_size", 4 * hidden, "model.hidden_size")
+
+
+def _vocabulary(draft: Draft) -> None:
+    """A tokenizer that knows its size without reading a file decides the vocabulary."""
+    kind, size = draft["tokenizer.tokenizer_type"], draft["tokenizer.vocab_size"]
+    if kind != "NullTokenizer":
+        if draft.typed("tokenizer.vocab_size") and size is not None:
+            raise ConfigError(f"tokenizer.vocab_size={size} has no effect: {kind} knows its own size; leave it out")
+        draft.derive("tokenizer.vocab_size", None, f"tokenizer.tokenizer_type={kind}")
+    elif size is None:
+        raise ConfigError("tokenizer.vocab_size is null: NullTokenizer only counts and needs the number of tokens")
+    known = {"NullTokenizer": size, "ByteLevelTokenizer": BYTE_LEVEL_VOCABULARY}.get(kind)
+    if known is not None and draft["model.vocab_size"] is None:
+        draft.derive("model.vocab_size", known, f"tokenizer.tokenizer_type={kind}")
+    if known is not None and draft["model.vocab_size"] < known:
+        raise ConfigError(
+            f"model.vocab_size={draft['model.vocab_size']} is smaller than the tokenizer's {known} tokens; leave it out"
+        )
+
+
+def _schedule(draft: Draft) -> None:
+    if draft["scheduler.lr_decay_iters"] is None:
+        draft.derive("scheduler.lr_decay_iters", draft["train.train_iters"], "train.train_iters")
+    decay = draft["optimizer.weight_decay"]
+    for end in ("start", "end"):
+        path = f"scheduler.{end}_weight_decay"
+        # The scheduler sets the decay of every update, so a decay typed for the optimizer has to arrive there.
+        if draft[path] is None or draft.typed("optimizer.weight_decay"):
+            draft.derive(path, decay, f"optimizer.weight_decay={show(decay)}, whose place it takes")
+
+
+def _distributed_optimizer(draft: Draft) -> None:
+    """One switch under two names."""
+    typed = [path for path in DISTRIBUTED_OPTIMIZER if draft.typed(path)]
+    if typed:
+        for path in DISTRIBUTED_OPTIMIZER:
+            draft.derive(path, draft[typed[0]], f"{typed[0]}={show(draft[typed[0]])}")
+    if not draft[DISTRIBUTED_OPTIMIZER[0]]:
+        draft.derive("ddp.overlap_param_gather", False, "optimizer.use_distributed_optimizer=false")
+
+
+def _interleaved_pipeline(draft: Draft) -> None:
+    """The point-to-point flags of the interleaved schedule.
+
+    With two stages the previous and the next rank are one and the same; batched sends and receives then pair up
+    wrongly and training diverges without an error. Megatron-LM's argument parser guards this, its core does not.
+    """
+    chunks, stages = draft["model.virtual_pipeline_model_parallel_size"], draft["model.pipeline_model_parallel_size"]
+    if (chunks or 1) > 1 and stages == 2:
+        why = "an interleaved pipeline of two stages"
+        draft.derive("model.overlap_p2p_comm", True, why)
+        draft.derive("model.batch_p2p_comm", False, why)
+
+
+def _determinism(draft: Draft) -> None:
+    why = "--deterministic"
+    draft.derive("model.deterministic_mode", True, why)
+    draft.derive("model.cross_entropy_loss_fusion", False, why)

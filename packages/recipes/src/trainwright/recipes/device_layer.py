@@ -1,0 +1,38 @@
+"""What a device needs, laid below everything that a user types."""
+
+from typing import Any, Literal
+
+from trainwright.recipes.draft import DEVICE, Draft
+
+DeviceKind = Literal["cpu", "cuda"]
+
+CPU_ONLY_OFF = (
+    "model.bias_dropout_fusion",
+    "model.masked_softmax_fusion",
+    "model.bias_activation_fusion",
+    "model.apply_rope_fusion",
+    "model.gradient_accumulation_fusion",
+    "model.cross_entropy_loss_fusion",
+    # gloo has no averaging reduction.
+    "ddp.average_in_collective",
+)
+"""Switches that have no implementation without a GPU."""
+
+LAYERS: dict[DeviceKind, dict[str, Any]] = {
+    "cuda": {},
+    "cpu": {
+        "mixed_precision.bf16": False,
+        "mixed_precision.fp16": False,
+        "mixed_precision.fp8": None,
+        "mixed_precision.fp8_recipe": None,
+        "dist.distributed_backend": "gloo",
+        "dataset.num_workers": 0,
+        **dict.fromkeys(CPU_ONLY_OFF, False),
+    },
+}
+
+
+def apply_device(draft: Draft, device: DeviceKind) -> None:
+    """Lay the device's values over recipe and dataset preset."""
+    for path, value in LAYERS[device].items():
+        draft.put(path, value, DEVICE)

@@ -1,0 +1,100 @@
+"""`resolve`: the one place where words become a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainwright.recipes.build import build_config
+from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.derive import derive
+from trainwright.recipes.device_layer import DeviceKind, apply_device
+from trainwright.recipes.draft import Draft
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.overrides import apply_flags, apply_words
+from trainwright.recipes.presets import apply_preset
+from trainwright.recipes.selection import Selection, select
+from trainwright.recipes.validate import validate
+from trainwright.recipes.validate.plan import Plan
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """A run that can start: its configuration and everything that was decided on the way to it."""
+
+    config: ConfigContainer
+    recipe: str
+    """The recipe's name as selected; for `--model` the name that it stands for."""
+    mode: str
+    step_func: str
+    world_size: int
+    """Ranks."""
+    device: DeviceKind
+    sources: dict[str, str]
+    """`section.field` -> `default`, `recipe`, `dataset preset`, `device`, `flag --NAME`, `override` or `derived`."""
+    warnings: tuple[str, ...]
+    canonical: bool
+    """Nothing that was typed and no device changed the recipe, and it runs at the size it was written for."""
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Copies of the model that share a global batch: world size / (TP * PP * CP)."""
+        model = self.config.model
+        return self.world_size // (
+            model.tensor_model_parallel_size * model.pipeline_model_parallel_size * model.context_parallel_size
+        )
+
+    @property
+    def num_microbatches(self) -> int:
+        """Micro-batches of one update on each rank: global batch / (micro batch * data parallel size)."""
+        train = self.config.train
+        return train.global_batch_size // (train.micro_batch_size * self.data_parallel_size)
+
+
+def resolve(
+    selection: Selection,
+    overrides: Sequence[str],
+    *,
+    world_size: int | None,
+    device: DeviceKind,
+    flags: Mapping[str, str] | None = None,
+    deterministic: bool = False,
+) -> ResolvedRun:
+    """Turn the words of a command line into a run, or say what is wrong with them.
+
+    Layers, each over the one before: recipe, dataset preset, device, `flags` (field path -> text typed), `overrides`
+    (`KEY=VALUE` words). Then the rest is derived and the whole is validated. Pure: reads no file of the user's, no
+    environment, no clock. `world_size` None means the size the recipe was written for.
+
+    Raises ConfigError, whose message is one line.
+    """
+    selected = select(selection)
+    if world_size is not None and world_size < 1:
+        raise ConfigError(f"world size {world_size}: it has to be at least 1")
+    draft = Draft(selected.recipe.build())
+    if selection.dataset is not None:
+        apply_preset(draft, selection.dataset, selected.mode)
+    apply_device(draft, device)
+    apply_flags(draft, flags or {})
+    apply_words(draft, overrides)
+    if deterministic:
+        draft.put("model.deterministic_mode", True, "flag --deterministic")
+    # Bounds first: the arithmetic of deriving must not meet a zero.
+    build_config(draft.tree())
+    derive(draft, deterministic=deterministic)
+    config = build_config(draft.tree())
+    ranks = world_size or selected.recipe.world_size
+    validate(Plan(config, draft, ranks, device))
+    return ResolvedRun(
+        config=config,
+        recipe=selected.name,
+        mode=selected.mode,
+        step_func=selected.step_func,
+        world_size=ranks,
+        device=device,
+        sources=dict(draft.sources),
+        warnings=tuple(draft.warnings),
+        canonical=ranks == selected.recipe.world_size and _untouched(draft),
+    )
+
+
+def _untouched(draft: Draft) -> bool:
+    return set(draft.sources.values()) <= {"default", "recipe", "derived"}

@@ -1,0 +1,71 @@
+"""Names that the field knows and this version does not serve yet: answered as such, never as unknown."""
+
+from functools import cache
+from importlib.resources import files
+
+SECTIONS_TO_COME = ("peft", "comm_overlap")
+
+FIELDS_TO_COME = frozenset(
+    f"dataset.{name}"
+    for name in (
+        "path",
+        "dataset_root",
+        "hf_dataset",
+        "hf_processor_path",
+        "hf_output_root",
+        "enable_offline_packing",
+        "offline_packing_specs",
+        "enable_in_batch_packing",
+        "packing_buffer_size",
+        "dataset_kwargs",
+        "do_validation",
+        "do_test",
+        "source",
+        "validation_source",
+        "test_source",
+        "preprocessing",
+        "task_encoder",
+        "micro_batch_size",
+    )
+)
+
+DATASETS_TO_COME = (
+    "energon",
+    "local-jsonl",
+    "local-vlm",
+    "squad",
+    "tulu3",
+    "coderforge",
+    "openmathinstruct2",
+    "openmathinstruct2-thinking",
+    "gsm8k",
+    "cord-v2",
+    "medpix",
+    "raven",
+    "rdr",
+    "llava-video-178k",
+)
+
+STEPS_TO_COME = (
+    "audio_lm_step",
+    "dsv4_step",
+    "flux_step",
+    "llava_step",
+    "nemotron_omni_step",
+    "qwen3_omni_step",
+    "qwen3_vl_step",
+    "step37_flickr8k_step",
+    "vlm_step",
+    "wan_step",
+)
+
+
+@cache
+def _public_recipes() -> frozenset[str]:
+    text = files("trainwright.recipes").joinpath("public_recipes.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def is_planned_recipe(name: str) -> bool:
+    """Whether a public recipe of this name exists, in Megatron Bridge's library or its benchmarks."""
+    return name in _public_recipes()

@@ -1,0 +1,102 @@
+"""Which recipe, mode and forward step the words select."""
+
+from dataclasses import dataclass
+
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.library import Recipe, find_recipe, recipe_names
+from trainwright.recipes.nearest import did_you_mean
+from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe
+
+TASKS = {"pretrain": "pretrain", "sft": "sft", "lora": "peft", "dora": "peft"}
+"""`--mode` -> the task in a recipe's name."""
+
+_MODE_OF_WORD = {
+    "_pretrain_": "pretrain",
+    "_sft_": "sft",
+    "_finetune_": "sft",
+    "_dora_": "dora",
+    "_peft_": "lora",
+    "_lora_": "lora",
+}
+
+STEPS = ("llm_step", "gpt_step")
+"""Forward steps of this version; both names are the text step."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The selecting words of a command line, as typed."""
+
+    recipe: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    dataset: str | None = None
+    step_func: str | None = None
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a selection stands for."""
+
+    name: str
+    """The recipe's name as the user selected it."""
+    recipe: Recipe
+    mode: str
+    step_func: str
+
+
+def select(selection: Selection) -> Selected:
+    """Apply the selection rules. Raises ConfigError."""
+    if (selection.recipe is None) == (selection.model is None):
+        given = "both were given" if selection.recipe else "none was given"
+        raise ConfigError(f"exactly one of --recipe NAME and --model NAME selects the run; {given}")
+    mode = _checked_mode(selection.mode)
+    if selection.recipe is not None:
+        name = selection.recipe
+        mode = _mode_of_recipe(name, mode)
+    else:
+        if mode is None:
+            raise ConfigError(f"--model {selection.model} needs --mode {', '.join(TASKS)}")
+        name = f"{selection.model}_{TASKS[mode]}_config"
+    recipe = _recipe(name, selection)
+    if mode is None:
+        raise ConfigError(f"--recipe {name} does not say its mode; add --mode {', '.join(TASKS)}")
+    if recipe.benchmark and selection.dataset is not None:
+        raise ConfigError(
+            f"--dataset {selection.dataset}: a benchmark recipe keeps its own dataset; leave --dataset out"
+        )
+    return Selected(name, recipe, mode, _step(selection.step_func))
+
+
+def _checked_mode(mode: str | None) -> str | None:
+    if mode is not None and mode not in TASKS:
+        raise ConfigError(f"--mode {mode}: allowed are {', '.join(TASKS)}{did_you_mean(mode, TASKS)}")
+    return mode
+
+
+def _mode_of_recipe(name: str, mode: str | None) -> str | None:
+    """The mode that the name implies, checked against the one typed."""
+    implied = next((implied for word, implied in _MODE_OF_WORD.items() if word in name), None)
+    if mode is None or implied is None:
+        return mode or implied
+    if TASKS[mode] != TASKS[implied] or (mode == "lora" and implied == "dora"):
+        raise ConfigError(f"--mode {mode} contradicts --recipe {name}, which is for {implied}")
+    return mode
+
+
+def _recipe(name: str, selection: Selection) -> Recipe:
+    recipe = find_recipe(name)
+    if recipe is not None:
+        return recipe
+    asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode} ({name})"
+    if is_planned_recipe(name):
+        raise ConfigError(f"{asked} is not available yet; available: {', '.join(recipe_names()[::2])}")
+    raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
+
+
+def _step(name: str | None) -> str:
+    if name is None or name in STEPS:
+        return name or STEPS[0]
+    if name in STEPS_TO_COME:
+        raise ConfigError(f"--step-func {name} is not available yet; available: {', '.join(STEPS)}")
+    raise ConfigError(f"--step-func {name}: no such step; available: {', '.join(STEPS)}{did_you_mean(name, STEPS)}")

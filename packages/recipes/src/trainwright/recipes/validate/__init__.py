@@ -1,0 +1,25 @@
+"""Rules that a complete configuration has to satisfy, one file for each group."""
+
+from collections.abc import Callable
+
+from trainwright.recipes.validate import batches, datasets, devices, extras, model, parallelism, schedule
+from trainwright.recipes.validate.plan import Plan
+
+Rule = Callable[[Plan], None]
+
+# Sizes before what is computed from them; the grid of ranks before the batches that it divides.
+RULES: tuple[Rule, ...] = (
+    *extras.RULES,
+    *model.RULES,
+    *parallelism.RULES,
+    *batches.RULES,
+    *datasets.RULES,
+    *schedule.RULES,
+    *devices.RULES,
+)
+
+
+def validate(plan: Plan) -> None:
+    """Apply every rule. Raises ConfigError at the first that is not satisfied; warnings go to the draft."""
+    for rule in RULES:
+        rule(plan)

@@ -1,0 +1,81 @@
+"""What the model reads."""
+
+import math
+
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.validate.plan import Plan
+
+PER_SPLIT = ("train_data_path", "valid_data_path", "test_data_path")
+
+
+def data_has_a_source(plan: Plan) -> None:
+    """Indexed data names its prefixes, in one of two ways, and mock data names none: never the one for the other."""
+    dataset = plan.config.dataset
+    given = [name for name in ("data_path", *PER_SPLIT) if getattr(dataset, name) is not None]
+    for name in given:
+        if getattr(dataset, name) in ("", []):
+            raise ConfigError(f"dataset.{name} is empty; give the prefix of a .bin/.idx pair")
+    if dataset.kind == "mock":
+        if given:
+            raise ConfigError(f"dataset.{given[0]} has no effect on mock data; add --dataset megatron-indexed")
+        return
+    if not given:
+        raise ConfigError(
+            "--dataset megatron-indexed needs dataset.data_path=PREFIX (or dataset.train_data_path=PREFIX, ...): "
+            "it never falls back to mock data"
+        )
+    if "data_path" in given and len(given) > 1:
+        raise ConfigError(
+            f"dataset.data_path and dataset.{given[1]} exclude each other: one blend, or one for each split"
+        )
+    if "data_path" not in given and dataset.train_data_path is None:
+        raise ConfigError(f"dataset.{given[0]} without dataset.train_data_path: there is nothing to train on")
+
+
+def split_has_its_shape(plan: Plan) -> None:
+    """Shares for train, validation and test: one to three numbers, not negative, train above zero."""
+    dataset, draft = plan.config.dataset, plan.draft
+    per_split = any(getattr(dataset, name) is not None for name in PER_SPLIT)
+    if per_split:
+        if draft.typed("dataset.split") and dataset.split is not None:
+            raise ConfigError("dataset.split has no effect beside per-split prefixes; leave one of them out")
+        return
+    if dataset.split is None:
+        raise ConfigError("dataset.split is null; give shares for train, validation and test, such as 9999,8,2")
+    try:
+        shares = [float(share) for share in dataset.split.split(",")]
+    except ValueError:
+        shares = []
+    if not 1 <= len(shares) <= 3 or not all(math.isfinite(share) and share >= 0 for share in shares) or not shares[0]:
+        raise ConfigError(
+            f"dataset.split={dataset.split!r}: it takes one to three shares for train, validation and test, "
+            f"the first above zero, such as 9999,8,2"
+        )
+
+
+def blends_are_whole(plan: Plan) -> None:
+    """A weighted blend is weights and prefixes in turn; every weight above zero."""
+    for name in ("data_path", *PER_SPLIT):
+        blend = getattr(plan.config.dataset, name)
+        if not isinstance(blend, list):
+            continue
+        numbers = [isinstance(item, int | float) for item in blend]
+        if not any(numbers):
+            continue
+        if len(blend) % 2 or numbers != [True, False] * (len(blend) // 2):
+            raise ConfigError(f"dataset.{name}={blend}: a weighted blend is [weight,prefix,weight,prefix,...]")
+        if any(item <= 0 for item in blend[::2] if not isinstance(item, str)):
+            raise ConfigError(f"dataset.{name}={blend}: every weight has to be above zero")
+
+
+def tokenizer_has_its_file(plan: Plan) -> None:
+    """A tokenizer that is read from a file names it."""
+    tokenizer = plan.config.tokenizer
+    reads_file = tokenizer.tokenizer_type in ("HuggingFaceTokenizer", "TikTokenizer")
+    if reads_file and not tokenizer.tokenizer_model:
+        raise ConfigError(f"tokenizer.tokenizer_type={tokenizer.tokenizer_type} needs tokenizer.tokenizer_model=PATH")
+    if not reads_file and tokenizer.tokenizer_model is not None:
+        raise ConfigError(f"tokenizer.tokenizer_model has no effect on {tokenizer.tokenizer_type}")
+
+
+RULES = (data_has_a_source, split_has_its_shape, blends_are_whole, tokenizer_has_its_file)

@@ -1,0 +1,40 @@
+"""Fields of `TransformerConfig` beyond those that the model section declares."""
+
+from trainwright.recipes import catalogue
+from trainwright.recipes.draft import show
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.validate.plan import Plan
+
+HONOURED = frozenset(
+    {
+        "apply_rope_fusion",
+        "attention_softmax_in_fp32",
+        "batch_p2p_comm",
+        "batch_p2p_sync",
+        "bias_activation_fusion",
+        "bias_dropout_fusion",
+        "cross_entropy_fusion_impl",
+        "distribute_saved_activations",
+        "embedding_init_method_std",
+        "fp32_residual_connection",
+        "gradient_accumulation_fusion",
+        "layernorm_zero_centered_gamma",
+        "masked_softmax_fusion",
+        "overlap_p2p_comm",
+        "recompute_modules",
+        "softmax_scale",
+    }
+)
+"""Fields that act in this version; any other keeps its default."""
+
+
+def extras_act(plan: Plan) -> None:
+    """A field that this version does not honour is refused by name, unless it only repeats the default."""
+    for name, value in (plan.config.model.model_extra or {}).items():
+        if name not in HONOURED and value != catalogue.default(name):
+            raise ConfigError(
+                f"model.{name}={show(value)} is not available yet; it keeps its default {show(catalogue.default(name))}"
+            )
+
+
+RULES = (extras_act,)

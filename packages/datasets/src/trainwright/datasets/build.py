@@ -1,0 +1,33 @@
+"""From `dataset.*` to the datasets of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainwright.datasets.ranks import in_turns
+from trainwright.datasets.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
+    from trainwright.recipes.config import ConfigContainer
+
+
+def build_datasets(
+    config: ConfigContainer, tokenizer: Tokenizer, *, train_samples: int, valid_samples: int
+) -> tuple[Dataset[Any], Dataset[Any] | None]:
+    """The training set, and the validation set where `valid_samples` is above 0.
+
+    Call on every rank, with the device chosen and torch.distributed up (or on no rank at all). A sample is
+    `{tokens, labels, loss_mask, position_ids}`, each of shape [dataset.seq_length]; every rank gets the same ones.
+    Data that is too short for the samples asked for is read again, in another order; `cyclic` gets one pass.
+
+    Raises:
+        DataError: files or words that cannot be used; on all ranks as soon as on one.
+    """
+    from trainwright.datasets import samples
+
+    wanted = {"train": train_samples} | ({"valid": valid_samples} if valid_samples else {})
+    build = samples.mock if config.dataset.kind == "mock" else samples.indexed
+    built = in_turns(lambda: build(config, tokenizer, wanted))
+    return built["train"], built.get("valid")

@@ -1,0 +1,74 @@
+"""A Hugging Face tokenizer from a local folder or a `tokenizer.json`; the network is never asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwright.datasets.errors import DataError
+from trainwright.datasets.tokenizers.base import NO_TOKEN, Tokenizer, content_hash
+
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "added_tokens.json", "special_tokens_map.json", "*.model")
+"""Files of a model folder that decide what the tokenizer does; weights are not among them."""
+
+END_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|end▁of▁sentence|>")
+"""What ends a document in a bare `tokenizer.json`, which does not say it: the first of these that it holds."""
+
+
+class HuggingFaceTokenizer(Tokenizer):
+    """Wraps a `transformers` tokenizer; its end-of-sequence token ends a document."""
+
+    def __init__(self, path: Path) -> None:
+        self._tokenizer = _load(path)
+        # A corpus is longer than any context: without this, each long document would print a warning.
+        self._tokenizer.model_max_length = 10**30
+        self.vocab_size = max(len(self._tokenizer), 1 + max(self._tokenizer.get_vocab().values(), default=-1))
+        self.eod = _end_of_document(self._tokenizer, path)
+        self.pad = _padding(self._tokenizer)
+        files = [path] if path.is_file() else {file for glob in TOKENIZER_FILES for file in path.glob(glob)}
+        digest = content_hash(file for file in files if file.is_file())
+        self.unique_identifiers = {"class": "HuggingFaceTokenizer", "sha256": digest}
+
+    def tokenize(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return ids
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        kept = [int(i) for i in ids if i != self.eod and i != self.pad]
+        text: str = self._tokenizer.decode(kept, clean_up_tokenization_spaces=False)
+        return text
+
+
+def _load(path: Path) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        if path.is_dir():
+            return AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        json.loads(path.read_bytes())  # the loader behind names no file and no line
+        return PreTrainedTokenizerFast(tokenizer_file=str(path))
+    except Exception as error:  # transformers raises whatever it met first, of any type
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"tokenizer.tokenizer_model: {path} is no Hugging Face tokenizer: {reason}") from error
+
+
+def _end_of_document(tokenizer: Any, path: Path) -> int:
+    if tokenizer.eos_token_id is not None:
+        return int(tokenizer.eos_token_id)
+    vocabulary = tokenizer.get_vocab()
+    for token in END_TOKENS:
+        if token in vocabulary:
+            return int(vocabulary[token])
+    raise DataError(
+        f"tokenizer.tokenizer_model: {path} names no end-of-sequence token; "
+        "set eos_token in its tokenizer_config.json (and give the folder, not the file)"
+    )
+
+
+def _padding(tokenizer: Any) -> int:
+    """The padding token, unless it is also a token with a meaning of its own."""
+    pad = tokenizer.pad_token_id
+    others = (None, tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.unk_token_id)
+    return NO_TOKEN if pad in others else int(pad)

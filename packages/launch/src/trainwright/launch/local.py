@@ -7,13 +7,14 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.job import LocalJob, Programs, render_local
-from trainwright.launch.status import read_status, version
+from trainwright.launch.status import STATUS_FILE, Status, read_status
 from trainwright.launch.supervise import Outcome, supervise
 
 FAILED, REFUSED, STOPPED_EARLY = 1, 2, 75
@@ -76,10 +77,11 @@ def check(job: LocalJob) -> int:
 def run(job: LocalJob) -> int:
     """Carry the job out; see `launch_local` for the exit codes."""
     ours = _write_launch_record(job)
-    before = version(job.run_dir)
-    outcome = supervise(job.argv, environment=job.environment, cwd=job.cwd)
-    written = version(job.run_dir) != before
-    code = _exit_code(job, outcome, status_is_new=written)
+    with tempfile.TemporaryDirectory(prefix="trainwright-") as scratch:
+        status_file = Path(scratch) / "status.json"
+        outcome = supervise(job.argv, environment={**job.environment, STATUS_FILE: str(status_file)}, cwd=job.cwd)
+        status = read_status(status_file)
+    code = _exit_code(job, outcome, status)
     if code == REFUSED and ours and not (job.run_dir / "run.json").exists():
         shutil.rmtree(job.run_dir)
     return code
@@ -108,11 +110,10 @@ def _write_launch_record(job: LocalJob) -> bool:
     return made
 
 
-def _exit_code(job: LocalJob, outcome: Outcome, *, status_is_new: bool) -> int:
+def _exit_code(job: LocalJob, outcome: Outcome, status: Status | None) -> int:
     """The run's own code: torchrun's is always 1, so the status comes first, then what torchrun says of the rank."""
     if outcome.returncode == 0:
         return 0
-    status = read_status(job.run_dir) if status_is_new else None
     if status is not None and status.exit_code in (FAILED, REFUSED, STOPPED_EARLY):
         if status.exit_code == FAILED:
             _name_rank_log(job, outcome)

@@ -12,29 +12,37 @@ if TYPE_CHECKING:
     from trainwright.recipes.flags import FLAGS, Flag
     from trainwright.recipes.pipeline import ResolvedRun, resolve
     from trainwright.recipes.selection import Selection
+    from trainwright.recipes.shaping import shaping_differences
+    from trainwright.recipes.sizes import Estimate, estimate
     from trainwright.recipes.yaml_text import from_yaml, to_yaml
 
 __all__ = [
     "FLAGS",
     "ConfigContainer",
     "ConfigError",
+    "Estimate",
     "Flag",
     "ResolvedRun",
     "Selection",
+    "estimate",
     "from_yaml",
     "resolve",
+    "shaping_differences",
     "to_yaml",
 ]
 
 _HOME = {
     "ConfigContainer": "config",
     "ConfigError": "errors",
+    "Estimate": "sizes",
     "FLAGS": "flags",
     "Flag": "flags",
     "ResolvedRun": "pipeline",
     "Selection": "selection",
+    "estimate": "sizes",
     "from_yaml": "yaml_text",
     "resolve": "pipeline",
+    "shaping_differences": "shaping",
     "to_yaml": "yaml_text",
 }
 

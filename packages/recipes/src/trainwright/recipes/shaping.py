@@ -1,0 +1,81 @@
+"""Which fields shape the training, so that changing one makes another run of it."""
+
+from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.draft import show
+
+NOT_SHAPING = frozenset(
+    {
+        # How the model is laid over ranks and kernels.
+        "model.tensor_model_parallel_size",
+        "model.pipeline_model_parallel_size",
+        "model.virtual_pipeline_model_parallel_size",
+        "model.context_parallel_size",
+        "model.expert_model_parallel_size",
+        "model.expert_tensor_parallel_size",
+        "model.sequence_parallel",
+        "model.cross_entropy_loss_fusion",
+        "model.cross_entropy_fusion_impl",
+        "model.attention_backend",
+        "model.deterministic_mode",
+        "model.recompute_granularity",
+        "model.recompute_method",
+        "model.recompute_num_layers",
+        "model.recompute_modules",
+        "model.apply_rope_fusion",
+        "model.bias_activation_fusion",
+        "model.bias_dropout_fusion",
+        "model.masked_softmax_fusion",
+        "model.gradient_accumulation_fusion",
+        "model.overlap_p2p_comm",
+        "model.batch_p2p_comm",
+        "model.batch_p2p_sync",
+        "ddp.overlap_grad_reduce",
+        "ddp.overlap_param_gather",
+        "ddp.average_in_collective",
+        "ddp.use_distributed_optimizer",
+        "ddp.bucket_size",
+        "optimizer.use_distributed_optimizer",
+        # How long it goes on and when it pauses.
+        "train.train_iters",
+        "train.micro_batch_size",
+        "train.exit_signal_handler",
+        "train.exit_duration_in_mins",
+        # Where data lies and who loads it.
+        "dataset.path_to_cache",
+        "dataset.mmap_bin_files",
+        "dataset.num_workers",
+    }
+)
+
+NOT_SHAPING_SECTIONS = frozenset({"validation", "dist", "logger", "profiling", "env_vars"})
+
+SHAPING_OF_CHECKPOINT = frozenset({"checkpoint.pretrained_checkpoint"})
+"""Where the weights come from; the other fields of the section are paths and intervals."""
+
+
+def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]:
+    """`section.field: old -> new` for every field in which the two would train differently.
+
+    Topology, micro batch size, duration, logging, checkpoint paths and intervals, validation, and fused kernels do
+    not count: Megatron Core gives the same training for them up to the order of summation.
+    """
+    before, after = _shaping_values(old), _shaping_values(new)
+    return [
+        f"{path}: {show(before.get(path))} -> {show(after.get(path))}"
+        for path in dict.fromkeys([*before, *after])
+        if before.get(path) != after.get(path)
+    ]
+
+
+def _shaping_values(config: ConfigContainer) -> dict[str, object]:
+    return {
+        f"{section}.{field}": value
+        for section, fields in config.model_dump().items()
+        if section not in NOT_SHAPING_SECTIONS
+        for field, value in fields.items()
+        if _shapes(section, f"{section}.{field}")
+    }
+
+
+def _shapes(section: str, path: str) -> bool:
+    return path in SHAPING_OF_CHECKPOINT if section == "checkpoint" else path not in NOT_SHAPING

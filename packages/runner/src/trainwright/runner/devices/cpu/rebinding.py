@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from trainwright.runner.devices.cpu.messages import silence_import_messages
+from trainwright.runner.devices.cpu.messages import silence_messages
 from trainwright.runner.devices.cpu.replacements import REPLACEMENTS
 from trainwright.runner.devices.cpu.tensor_methods import wrap_tensor_methods
 from trainwright.runner.devices.cpu.view import VIEW
@@ -21,7 +21,7 @@ PACKAGE = "megatron.core"
 
 def bind_megatron() -> None:
     """Bind Megatron Core to the CPU for the rest of this process. Call it once."""
-    silence_import_messages()
+    silence_messages()
     wrap_tensor_methods()
     sys.meta_path.insert(0, _MegatronFinder())
     loaded = [module for name, module in sys.modules.items() if _is_megatron(name)]

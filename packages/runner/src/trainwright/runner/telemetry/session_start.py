@@ -1,0 +1,50 @@
+"""Entering a session: its place in `run.json`, and `environment.json`."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from trainwright.runner.telemetry import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainwright.metrics_audit.writer import SessionLog
+    from trainwright.recipes import ResolvedRun
+    from trainwright.runner.devices import Device
+    from trainwright.runner.telemetry.window import Totals
+
+
+def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, start: Totals, device: Device) -> None:
+    """Append a session to the log, and describe what it runs on.
+
+    Raises:
+        SessionLogError, OSError: a file cannot be written.
+    """
+    config = resolved.config
+    described = environment.describe_device(device)
+    session_id = log.start_session(
+        start=asdict(start),
+        recipe={
+            "name": resolved.recipe,
+            "mode": resolved.mode,
+            "batch_size": config.train.micro_batch_size * resolved.data_parallel_size,
+            "seq_len": config.dataset.seq_length,
+            "gradient_accumulation_steps": resolved.num_microbatches,
+            # QK clipping is no part of the runner.
+            "qk_clip_threshold": None,
+            "canonical": resolved.canonical,
+        },
+        hardware={
+            "device": resolved.device,
+            "world_size": resolved.world_size,
+            "nodes": environment.num_nodes(resolved.world_size),
+            "name": described["name"],
+            "host": socket.gethostname(),
+        },
+        optimizers=[config.optimizer.optimizer],
+    )
+    description = environment.describe(resolved, described, run_dir, run_id=log.run_id, session_id=session_id)
+    environment.write(run_dir, description)

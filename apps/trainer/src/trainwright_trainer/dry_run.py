@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright_trainer.sizes import binary
 from trainwright_trainer.words import UsageError
 
 if TYPE_CHECKING:
@@ -39,29 +38,54 @@ def show(resolved: ResolvedRun) -> None:
     text = to_yaml(resolved.config)
     saved = resolved.config.logger.save_config_filepath
     if saved is not None:
-        write_whole(Path(saved), text)
+        save(Path(saved), text)
     sys.stdout.write(text)
     sys.stdout.flush()
     for line in summary(resolved):
         print(line, file=sys.stderr)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or none; parents are created.
+def save(path: Path, text: str) -> None:
+    """Write the configuration; parents are created. An older configuration there is replaced, any other file is not.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or the file that is there is something else.
     """
+    from trainwright.recipes import ConfigError, from_yaml
+    from trainwright.runner.directory import write_atomically
+
+    word = f"logger.save_config_filepath={path}"
     try:
+        if path.exists():
+            from_yaml(path.read_text(encoding="utf-8"))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete_on_close=False) as sibling:
-            sibling.write(text)
-            sibling.close()
-            os.replace(sibling.name, path)
+        write_atomically(path, text)
+    except (ConfigError, UnicodeDecodeError):
+        raise UsageError(f"{word} is there already and is no configuration; name another file") from None
     except OSError as error:
-        raise UsageError(f"logger.save_config_filepath={path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{word} cannot be written: {error.strerror}") from None
 
 
 def summary(resolved: ResolvedRun) -> list[str]:
-    """Lines that say how large the run is."""
-    raise NotImplementedError
+    """Lines that say how large the run is, and what made it differ from its recipe."""
+    from trainwright.recipes import estimate
+
+    size, model, train = estimate(resolved), resolved.config.model, resolved.config.train
+    grid = (
+        f"TP {model.tensor_model_parallel_size}, PP {model.pipeline_model_parallel_size}, "
+        f"CP {model.context_parallel_size}, DP {resolved.data_parallel_size}"
+    )
+    typed = [f"{field} ({source})" for field, source in resolved.sources.items() if source.startswith(("flag", "over"))]
+    rows = {
+        "recipe": f"{resolved.recipe}, {resolved.mode}, {resolved.step_func}" + ", canonical" * resolved.canonical,
+        "ranks": f"{resolved.world_size} on {resolved.device}: {grid}",
+        "changed": ", ".join(typed) or "nothing",
+        "updates": f"{train.train_iters:,} of {train.global_batch_size:,} sequences, "
+        f"{resolved.num_microbatches:,} micro-batches of {train.micro_batch_size} on each rank",
+        "samples": f"{size.samples:,}",
+        "tokens": f"{size.tokens:,}",
+        "parameters": f"{size.parameters:,}, {size.parameters_per_rank:,} on the fullest rank",
+        "memory": f"{binary(size.bytes_per_rank)} on the fullest rank: {binary(size.weight_bytes)} weights, "
+        f"{binary(size.gradient_bytes)} gradients, {binary(size.optimizer_bytes)} optimizer; activations come on top",
+    }
+    return [f"{name:<10}  {text}" for name, text in rows.items()]

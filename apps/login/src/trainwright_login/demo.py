@@ -1,0 +1,139 @@
+"""`trainwright demo`: the main job from text to an accepted run, in the commands that anyone would type."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CORPUS = ("asyncio", "email", "http", "importlib", "json", "logging", "multiprocessing", "unittest", "urllib", "xml")
+"""Packages of Python's standard library, whose source is the text: 2.4 MB that every machine has."""
+
+STEPS = 240
+# vanilla_gpt is GPT-2 small; these words make it a model that learns Python's letters within two minutes on two cores.
+SHRUNK = (
+    f"-ms {STEPS} -gb 16 -mb 8 -sl 256 --lr 2e-3 --min_lr 2e-4 --warmup_iters 20".split(),
+    "model.num_layers=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_attention_heads=4".split(),
+    "logger.log_interval=10 validation.eval_interval=null".split(),
+)
+
+
+class DemoError(Exception):
+    """The demo cannot begin, or one of its commands failed."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Step:
+    """One public command, and why it is run."""
+
+    why: str
+    command: tuple[str, ...]
+
+
+def demo(
+    workdir: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A new or empty folder; by default runs/demo-<time>.")
+    ] = None,
+) -> None:
+    """Train a small GPT on this machine and have the run accepted: every command is shown as it runs.
+
+    Two ranks with tensor and sequence parallelism learn the source text of Python's standard library, byte by byte;
+    the session log is audited and the report built, shown and drawn. Needs the training side on this machine.
+    """
+    workdir = workdir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    _refuse_a_used_folder(workdir)
+    _need_the_report_extra()
+    programs = {name: _find(name) for name in ("trainwright", "trainwright-data", "run-recipe")}
+    run = workdir / "run"
+    steps = plan(workdir, run, standard_library())
+    for number, step in enumerate(steps, start=1):
+        print(f"\n[{number}/{len(steps)}] {step.why}\n$ {_shown(step.command)}", flush=True)
+        code = subprocess.run([programs[step.command[0]], *step.command[1:]], check=False).returncode
+        if code:
+            raise DemoError(f"the demo stops here: {step.command[0]} ended with exit code {code}", 1)
+    print(_farewell(run, workdir))
+
+
+def plan(workdir: Path, run: Path, corpus: Sequence[Path]) -> list[Step]:
+    """The commands of the demo, in order."""
+    data = workdir / "data" / "stdlib"
+    words = [word for line in SHRUNK for word in line]
+    launch = [
+        *"trainwright launch --executor local --nproc-per-node 2".split(),
+        *"--recipe vanilla_gpt_pretrain_config --mode pretrain --dataset megatron-indexed".split(),
+        *("--run-dir", str(run), "-tp", "2", "model.sequence_parallel=true", *words),
+        *("tokenizer.tokenizer_type=ByteLevelTokenizer", f"dataset.data_path={data}"),
+    ]
+    prepare = ["trainwright-data", "prepare", *map(str, corpus), "--output-prefix", str(data)]
+    return [
+        Step("Turn source text into tokens: one for each byte.", (*prepare, "--tokenizer", "byte")),
+        Step("Train a GPT on them: two ranks, tensor and sequence parallelism.", tuple(launch)),
+        Step(
+            "Is the session log complete and consistent, and did the run reach its last step?",
+            ("trainwright", "audit", str(run), "--expect-step", str(STEPS)),
+        ),
+        Step("Build the report that any tool can read.", ("trainwright", "report", "build", str(run))),
+        Step("Read it.", ("trainwright", "report", "show", str(run))),
+        Step("Draw it.", ("trainwright", "report", "plot", str(run), "-o", str(workdir / "loss.png"))),
+    ]
+
+
+def standard_library() -> list[Path]:
+    """Folders of Python source text on this machine."""
+    home = Path(sysconfig.get_path("stdlib"))
+    return [home / name for name in CORPUS if (home / name).is_dir()]
+
+
+def _refuse_a_used_folder(workdir: Path) -> None:
+    if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
+        raise DemoError(f"--workdir {workdir}: give a new or an empty folder; nothing in this one was touched", 2)
+
+
+def _need_the_report_extra() -> None:
+    if find_spec("matplotlib") is None:
+        raise DemoError("the demo ends with a picture, which needs an extra: pip install 'trainwright[report]'", 2)
+
+
+def _find(program: str) -> str:
+    """The program on PATH, else beside the Python that runs this."""
+    found = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise DemoError(
+            f"{program} is not on PATH: the demo trains on this machine, so install the training side too, with "
+            "`pip install trainwright-trainer 'trainwright[report]'`",
+            2,
+        )
+    return found
+
+
+def _shown(command: Sequence[str]) -> str:
+    """The command as a line to paste; under `uv run` the reader's shell needs that word too."""
+    prefix = ["uv", "run"] if "UV_RUN_RECURSION_DEPTH" in os.environ else []
+    return shlex.join([*prefix, *command])
+
+
+def _farewell(run: Path, workdir: Path) -> str:
+    further = [
+        ("its TensorBoard", ("tensorboard", "--logdir", f"{run}/tb_logs")),
+        ("what else there is to train", ("trainwright", "recipes", "list")),
+        (
+            "a larger model, looked at before it is trained",
+            ("run-recipe", "--recipe", "llama32_1b_pretrain_config", "--dataset", "mock", "--dry-run"),
+        ),
+    ]
+    lines = [f"\nThe run is accepted. Everything of it is in {run}; its loss curve is {workdir / 'loss.png'}.", ""]
+    lines += [f"  {_shown(command)}    # {why}" for why, command in further]
+    return "\n".join(["", *lines])

@@ -1,0 +1,64 @@
+"""The `trainwright` command. Each command's own imports happen when it is used, so that `--help` costs nothing."""
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from trainwright_login import report_commands
+from trainwright_login.demo import demo
+from trainwright_login.launch import WORDS, launch
+
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False, help="Launch, run and accept training."
+)
+app.command(context_settings=WORDS)(launch)
+app.command()(demo)
+app.add_typer(report_commands.app, name="report", help="Build, show and plot training reports.")
+
+
+@app.command(context_settings=WORDS, add_help_option=False)
+def audit(context: typer.Context) -> None:
+    """Accept or refuse a run by its session log (`trainwright audit --help`)."""
+    from trainwright_login.audit import run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(context_settings=WORDS, add_help_option=False)
+def recipes(context: typer.Context) -> None:
+    """List recipes, or show what one holds (`trainwright recipes --help`)."""
+    from trainwright_login.recipes import run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"trainwright {version_of('trainwright')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line of this process; a person's mistake is one line on stderr and an exit code."""
+    try:
+        app(prog_name="trainwright")
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if not isinstance(code, int):
+            raise
+        if os.environ.get("TRAINWRIGHT_DEBUG") == "1":
+            traceback.print_exc()
+        print(f"trainwright: {error}", file=sys.stderr)
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

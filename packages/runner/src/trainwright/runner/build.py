@@ -33,7 +33,7 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
     Raises:
         RunRefused: the model's vocabulary is smaller than the tokenizer's.
     """
-    from trainwright.runner.models import build_model
+    from trainwright.runner.models import build_model, num_floating_point_operations
     from trainwright.runner.optim import build_optimizer, build_scheduler
 
     from trainwright.datasets import build_tokenizer
@@ -50,7 +50,8 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
     chunks = wrap_for_data_parallelism(build_model(config, vocab_size=vocab_size), config)
     optimizer = build_optimizer(config, chunks)
     connect(chunks, optimizer, config)
-    return Trainer(resolved, device, chunks, optimizer, build_scheduler(config, optimizer)), tokenizer
+    flops = num_floating_point_operations(config, config.train.global_batch_size, vocab_size)
+    return Trainer(resolved, device, chunks, optimizer, build_scheduler(config, optimizer), flops), tokenizer
 
 
 def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigContainer) -> list[torch.nn.Module]:
@@ -128,4 +129,13 @@ def build_data(resolved: ResolvedRun, tokenizer: Any, device: Device, *, consume
         )
         return microbatches(batches, device.torch_device)
 
-    return Data(loader(train, consumed_samples), lambda: loader(valid, 0), getattr(train, "samples_per_epoch", None))
+    def again_and_again(dataset: Any, consumed: int) -> Iterator[Batch]:
+        # Skipped updates use up samples as well, so a run may need more than it has updates; it then begins anew.
+        usable = len(dataset) // config.train.global_batch_size * config.train.global_batch_size
+        while True:
+            yield from loader(dataset, consumed % usable)
+            consumed = 0
+
+    cyclic = config.dataset.dataloader_type == "cyclic"
+    batches = loader(train, consumed_samples) if cyclic else again_and_again(train, consumed_samples)
+    return Data(batches, lambda: loader(valid, 0), getattr(train, "samples_per_epoch", None))

@@ -64,7 +64,7 @@ def start(config: ConfigContainer, device: Device, here: Place) -> None:
         RunRefused: the launcher gave no address to meet at.
     """
     import torch
-    from megatron.core import parallel_state
+    from megatron.core import parallel_state, tensor_parallel
 
     timeout = timedelta(minutes=config.dist.distributed_timeout_minutes)
     backend = config.dist.distributed_backend
@@ -88,6 +88,7 @@ def start(config: ConfigContainer, device: Device, here: Place) -> None:
         distributed_timeout_minutes=config.dist.distributed_timeout_minutes,
     )
     device.seed(config.rng.seed)
+    tensor_parallel.model_parallel_cuda_manual_seed(config.rng.seed)
 
 
 def stop() -> None:

@@ -121,7 +121,7 @@ def save(session: Session, then: Callable[[], None] | None = None) -> None:
 
     def written(path: Path, seconds: float) -> None:
         if telemetry:
-            telemetry.checkpoint(str(path.relative_to(session.run_dir, walk_up=True)), seconds, at=snapshot)
+            telemetry.checkpoint(path, seconds, snapshot)
         if then:
             then()
 

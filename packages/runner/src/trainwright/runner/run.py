@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
     device = come_up(resolved, here, deterministic=deterministic)
     run_dir = share(run_dir, here)
     config = directory.with_paths(resolved.config, run_dir)
-    resolved = resolved.with_config(config)
+    resolved = replace(resolved, config=config)
     with exclusive(run_dir, config, here) as log:
         session = prepare(resolved, run_dir, log, device, here, clock)
         reason = train_and_log(session, log, outcome)
@@ -160,7 +161,8 @@ def prepare(
         telemetry = Telemetry.open(
             run_dir, resolved, run_id=log.run_id, log=log,
             start=Totals(step=progress.step, tokens=progress.tokens, skipped_updates=progress.skipped_updates),
-            device=device, session_clock_start=clock, samples_per_epoch=data.samples_per_epoch,
+            device=device, session_clock_start=clock,
+            flops_per_update=trainer.flops_per_update, dataset_samples=data.samples_per_epoch,
         )  # fmt: skip
     return Session(
         trainer=trainer,
@@ -236,7 +238,7 @@ def report(run_dir: Path) -> None:
     Raises:
         RunFailed: the report cannot be built from it.
     """
-    from trainwright.report_schema.parsers.own import write_run_report
+    from trainwright.report_schema.parsers import write_run_report
 
     try:
         write_run_report(run_dir)

@@ -27,6 +27,8 @@ class Trainer:
     chunks: list[torch.nn.Module]
     optimizer: Any
     scheduler: Any
+    flops_per_update: float
+    """Floating point operations of one update, over all ranks."""
 
 
 @dataclass(frozen=True)

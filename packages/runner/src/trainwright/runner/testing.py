@@ -50,11 +50,14 @@ def run_ranks(function: Callable[..., Any], world_size: int, *arguments: Any, ti
         processes.append(process)
     try:
         return [_result(rank, pipe, timeout) for rank, pipe in enumerate(pipes)]
+    except RankFailed:
+        # The others may wait for the one that failed, for minutes.
+        for process in processes:
+            process.kill()
+        raise
     finally:
         for process in processes:
-            process.join(timeout=5)
-            if process.is_alive():
-                process.kill()
+            process.join()
 
 
 def free_port() -> int:

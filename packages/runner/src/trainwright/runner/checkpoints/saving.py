@@ -46,6 +46,7 @@ class Saver:
         started, step, config = time.perf_counter(), progress.step, self.trainer.resolved.config.checkpoint
         rank_zero_first(lambda: self.folder.begin(step), self.here)
         state = sharded_state(self.trainer, progress, loading=False, optimizer=config.save_optim, rng=config.save_rng)
+        self.trainer.device.prepare_save(asynchronous=config.async_save)
         request = dist_checkpointing.save(
             state,
             str(self.folder.partial(step)),

@@ -34,7 +34,10 @@ def _as_text(path: str, members: tuple[Any, ...], value: Value) -> Any:
     if isinstance(value.parsed, (list, dict)):
         raise ConfigError(f"{path}={value.text}: it takes {_wanted(members)}; quote the value to keep the brackets")
     # Hydra has removed escapes and quotes from text; a number, a boolean or a comma list stays as typed.
-    return value.parsed if isinstance(value.parsed, str) else value.text
+    text = value.parsed if isinstance(value.parsed, str) else value.text
+    if type(None) in members and not text.strip():
+        raise ConfigError(f"{path} is empty; give a value, or null for none")
+    return text
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:

@@ -83,8 +83,9 @@ def _distributed_optimizer(draft: Draft) -> None:
     if typed:
         for path in DISTRIBUTED_OPTIMIZER:
             draft.derive(path, draft[typed[0]], f"{typed[0]}={show(draft[typed[0]])}")
-    if not draft[DISTRIBUTED_OPTIMIZER[0]]:
-        draft.derive("ddp.overlap_param_gather", False, "optimizer.use_distributed_optimizer=false")
+    for needed in (DISTRIBUTED_OPTIMIZER[0], "ddp.overlap_grad_reduce"):
+        if not draft[needed]:
+            draft.derive("ddp.overlap_param_gather", False, f"{needed}=false")
 
 
 def _interleaved_pipeline(draft: Draft) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.library import Recipe, find_recipe, recipe_names
+from trainwright.recipes.library import RECIPES, Recipe, find_recipe, recipe_names
 from trainwright.recipes.nearest import did_you_mean
 from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe
 
@@ -88,10 +88,17 @@ def _recipe(name: str, selection: Selection) -> Recipe:
     recipe = find_recipe(name)
     if recipe is not None:
         return recipe
-    asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode} ({name})"
+    asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode}"
     if is_planned_recipe(name):
-        raise ConfigError(f"{asked} is not available yet; available: {', '.join(recipe_names()[::2])}")
-    raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
+        raise ConfigError(f"{asked} is not available yet; available: {', '.join(recipe.alias for recipe in RECIPES)}")
+    if selection.model is None:
+        raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
+    tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]
+    if tasks:
+        raise ConfigError(f"{asked}: there is no {name}; {selection.model} has {', '.join(tasks)}")
+    raise ConfigError(
+        f"{asked}: no such model{did_you_mean(selection.model or '', [recipe.model for recipe in RECIPES])}"
+    )
 
 
 def _step(name: str | None) -> str:

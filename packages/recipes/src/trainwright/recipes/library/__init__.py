@@ -25,6 +25,11 @@ class Recipe:
     benchmark: bool = False
     """A benchmark recipe owns its dataset and refuses `--dataset`."""
 
+    @property
+    def model(self) -> str:
+        """What `--model` takes."""
+        return self.alias.removesuffix(f"_{self.task}_config")
+
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe(

@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from trainwright.recipes.validate import batches, datasets, devices, extras, model, parallelism, schedule
+from trainwright.recipes.validate import (
+    batches,
+    datasets,
+    devices,
+    extras,
+    model,
+    no_effect,
+    parallelism,
+    profiling,
+    schedule,
+)
 from trainwright.recipes.validate.plan import Plan
 
 Rule = Callable[[Plan], None]
@@ -16,6 +26,8 @@ RULES: tuple[Rule, ...] = (
     *datasets.RULES,
     *schedule.RULES,
     *devices.RULES,
+    *profiling.RULES,
+    *no_effect.RULES,
 )
 
 

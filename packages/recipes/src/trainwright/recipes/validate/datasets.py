@@ -53,21 +53,6 @@ def split_has_its_shape(plan: Plan) -> None:
         )
 
 
-def blends_are_whole(plan: Plan) -> None:
-    """A weighted blend is weights and prefixes in turn; every weight above zero."""
-    for name in ("data_path", *PER_SPLIT):
-        blend = getattr(plan.config.dataset, name)
-        if not isinstance(blend, list):
-            continue
-        numbers = [isinstance(item, int | float) for item in blend]
-        if not any(numbers):
-            continue
-        if len(blend) % 2 or numbers != [True, False] * (len(blend) // 2):
-            raise ConfigError(f"dataset.{name}={blend}: a weighted blend is [weight,prefix,weight,prefix,...]")
-        if any(item <= 0 for item in blend[::2] if not isinstance(item, str)):
-            raise ConfigError(f"dataset.{name}={blend}: every weight has to be above zero")
-
-
 def tokenizer_has_its_file(plan: Plan) -> None:
     """A tokenizer that is read from a file names it."""
     tokenizer = plan.config.tokenizer
@@ -78,4 +63,4 @@ def tokenizer_has_its_file(plan: Plan) -> None:
         raise ConfigError(f"tokenizer.tokenizer_model has no effect on {tokenizer.tokenizer_type}")
 
 
-RULES = (data_has_a_source, split_has_its_shape, blends_are_whole, tokenizer_has_its_file)
+RULES = (data_has_a_source, split_has_its_shape, tokenizer_has_its_file)

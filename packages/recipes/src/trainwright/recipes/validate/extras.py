@@ -7,22 +7,21 @@ from trainwright.recipes.validate.plan import Plan
 
 HONOURED = frozenset(
     {
+        "activation_func_clamp_value",
         "apply_rope_fusion",
-        "attention_softmax_in_fp32",
         "batch_p2p_comm",
         "batch_p2p_sync",
         "bias_activation_fusion",
         "bias_dropout_fusion",
         "cross_entropy_fusion_impl",
-        "distribute_saved_activations",
         "embedding_init_method_std",
-        "fp32_residual_connection",
+        "glu_linear_offset",
         "gradient_accumulation_fusion",
         "layernorm_zero_centered_gamma",
-        "masked_softmax_fusion",
         "overlap_p2p_comm",
         "recompute_modules",
         "softmax_scale",
+        "window_size",
     }
 )
 """Fields that act in this version; any other keeps its default."""

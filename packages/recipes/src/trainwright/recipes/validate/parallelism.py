@@ -25,6 +25,8 @@ def tensor_parallel_divides(plan: Plan) -> None:
     # Megatron Core repeats key/value heads where there are fewer of them than ranks.
     if groups % size and size % groups:
         raise ConfigError(f"model.num_query_groups={groups} is neither a multiple nor a divisor of {_tp(size)}")
+    if 2 * groups * (model.kv_channels or 0) % size:
+        raise ConfigError(f"{groups} key/value heads of {model.kv_channels} channels do not divide over {_tp(size)}")
 
 
 def sequence_parallel_has_ranks(plan: Plan) -> None:

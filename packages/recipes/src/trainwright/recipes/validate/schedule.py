@@ -16,12 +16,9 @@ def warmup_ends_before_decay(plan: Plan) -> None:
 
 
 def wsd_has_its_length(plan: Plan) -> None:
-    """The warm-up, stable, decay schedule says how long it decays, and no other schedule does."""
+    """The warm-up, stable, decay schedule says how long it decays."""
     scheduler = plan.config.scheduler
     if scheduler.lr_decay_style != "WSD":
-        for field in ("lr_wsd_decay_iters", "lr_wsd_decay_style"):
-            if plan.draft.typed(f"scheduler.{field}"):
-                raise ConfigError(f"scheduler.{field} has no effect without scheduler.lr_decay_style=WSD")
         return
     length, decay = scheduler.lr_wsd_decay_iters, scheduler.lr_decay_iters or plan.config.train.train_iters
     if length is None:
@@ -55,13 +52,11 @@ def weight_decay_moves_one_way(plan: Plan) -> None:
         raise ConfigError(f"scheduler.end_weight_decay={end} is below start_weight_decay={start}")
 
 
-def parameter_gather_is_distributed(plan: Plan) -> None:
-    """Only the distributed optimizer has parameters to gather."""
-    ddp = plan.config.ddp
-    if ddp.overlap_param_gather and not ddp.use_distributed_optimizer:
-        raise ConfigError("ddp.overlap_param_gather=true needs optimizer.use_distributed_optimizer=true")
-    if ddp.overlap_param_gather and not ddp.overlap_grad_reduce:
-        raise ConfigError("ddp.overlap_param_gather=true needs ddp.overlap_grad_reduce=true")
+def precision_aware_optimizer_is_distributed(plan: Plan) -> None:
+    """Megatron Core keeps moments in other types only where it owns the optimizer's shards."""
+    optimizer = plan.config.optimizer
+    if optimizer.use_precision_aware_optimizer and not optimizer.use_distributed_optimizer:
+        raise ConfigError("optimizer.use_precision_aware_optimizer=true needs optimizer.use_distributed_optimizer=true")
 
 
 RULES = (
@@ -69,5 +64,5 @@ RULES = (
     wsd_has_its_length,
     learning_rates_are_ordered,
     weight_decay_moves_one_way,
-    parameter_gather_is_distributed,
+    precision_aware_optimizer_is_distributed,
 )

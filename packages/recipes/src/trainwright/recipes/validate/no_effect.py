@@ -1,0 +1,158 @@
+"""Settings that a user typed and that nothing will read: each is named in a warning."""
+
+from collections.abc import Callable, Iterator
+
+from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.validate.plan import Plan
+
+Condition = Callable[[ConfigContainer], bool]
+
+
+def _rotary(config: ConfigContainer) -> bool:
+    return config.model.position_embedding_type == "rope"
+
+
+def _scaled_rotary(config: ConfigContainer) -> bool:
+    return _rotary(config) and config.model.rope_scaling
+
+
+def _learned(config: ConfigContainer) -> bool:
+    return config.model.position_embedding_type == "learned_absolute"
+
+
+def _gated(config: ConfigContainer) -> bool:
+    return config.model.gated_linear_unit
+
+
+def _unbiased(config: ConfigContainer) -> bool:
+    return not config.model.add_bias_linear
+
+
+def _fused_cross_entropy(config: ConfigContainer) -> bool:
+    return config.model.cross_entropy_loss_fusion
+
+
+def _full_recomputation(config: ConfigContainer) -> bool:
+    return config.model.recompute_granularity == "full"
+
+
+def _selective_recomputation(config: ConfigContainer) -> bool:
+    return config.model.recompute_granularity == "selective"
+
+
+def _pipelined(config: ConfigContainer) -> bool:
+    return config.model.pipeline_model_parallel_size > 1
+
+
+def _adam(config: ConfigContainer) -> bool:
+    return config.optimizer.optimizer == "adam"
+
+
+def _sgd(config: ConfigContainer) -> bool:
+    return config.optimizer.optimizer == "sgd"
+
+
+def _decays(config: ConfigContainer) -> bool:
+    return config.scheduler.lr_decay_style != "constant"
+
+
+def _warms_up(config: ConfigContainer) -> bool:
+    return config.scheduler.lr_warmup_iters > 0
+
+
+def _wsd(config: ConfigContainer) -> bool:
+    return config.scheduler.lr_decay_style == "WSD"
+
+
+def _validates(config: ConfigContainer) -> bool:
+    return config.validation.eval_interval is not None
+
+
+def _has_validation_batches(config: ConfigContainer) -> bool:
+    return config.validation.eval_iters > 0
+
+
+def _validates_in_time(config: ConfigContainer) -> bool:
+    return (config.validation.eval_interval or 0) <= config.train.train_iters
+
+
+def _reads_files(config: ConfigContainer) -> bool:
+    return config.dataset.kind != "mock"
+
+
+def _overlaps_reduction(config: ConfigContainer) -> bool:
+    return config.ddp.overlap_grad_reduce
+
+
+def _logs_to_wandb(config: ConfigContainer) -> bool:
+    return config.logger.wandb_project is not None
+
+
+def _profiles(config: ConfigContainer) -> bool:
+    return config.profiling.use_pytorch_profiler
+
+
+# Fields, when somebody reads them, and what to say where nobody does.
+TABLE: tuple[tuple[tuple[str, ...], Condition, str], ...] = (
+    (
+        ("model.rotary_base", "model.rotary_percent", "model.rope_scaling"),
+        _rotary,
+        "model.position_embedding_type=rope",
+    ),
+    (
+        (
+            "model.rope_scaling_factor",
+            "model.rope_scaling_low_freq_factor",
+            "model.rope_scaling_high_freq_factor",
+            "model.rope_scaling_original_max_position_embeddings",
+        ),
+        _scaled_rotary,
+        "model.rope_scaling=true",
+    ),
+    (("model.max_position_embeddings",), _learned, "model.position_embedding_type=learned_absolute"),
+    (("model.glu_linear_offset", "model.activation_func_clamp_value"), _gated, "model.gated_linear_unit=true"),
+    (("model.add_qkv_bias",), _unbiased, "model.add_bias_linear=false"),
+    (("model.cross_entropy_fusion_impl",), _fused_cross_entropy, "model.cross_entropy_loss_fusion=true"),
+    (
+        ("model.recompute_method", "model.recompute_num_layers"),
+        _full_recomputation,
+        "model.recompute_granularity=full",
+    ),
+    (("model.recompute_modules",), _selective_recomputation, "model.recompute_granularity=selective"),
+    (("model.batch_p2p_comm", "model.batch_p2p_sync"), _pipelined, "model.pipeline_model_parallel_size of 2 or more"),
+    (
+        ("optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"),
+        _adam,
+        "optimizer.optimizer=adam",
+    ),
+    (("optimizer.sgd_momentum",), _sgd, "optimizer.optimizer=sgd"),
+    (("optimizer.min_lr",), _decays, "a scheduler.lr_decay_style that decays"),
+    (("scheduler.lr_warmup_init",), _warms_up, "scheduler.lr_warmup_iters above 0"),
+    (("scheduler.lr_wsd_decay_iters", "scheduler.lr_wsd_decay_style"), _wsd, "scheduler.lr_decay_style=WSD"),
+    (("validation.eval_iters",), _validates, "validation.eval_interval"),
+    (("validation.eval_interval",), _has_validation_batches, "validation.eval_iters above 0"),
+    (("validation.eval_interval",), _validates_in_time, "train.train_iters of at least as many updates"),
+    (("dataset.path_to_cache", "dataset.mmap_bin_files"), _reads_files, "--dataset megatron-indexed"),
+    (("ddp.bucket_size",), _overlaps_reduction, "ddp.overlap_grad_reduce=true"),
+    (("logger.wandb_entity", "logger.wandb_exp_name"), _logs_to_wandb, "logger.wandb_project"),
+    (
+        ("profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"),
+        _profiles,
+        "profiling.use_pytorch_profiler=true",
+    ),
+)
+
+
+def idle_settings_are_named(plan: Plan) -> None:
+    """Warn of each typed field that nothing reads."""
+    for path, needs in _idle(plan):
+        plan.draft.warn(f"{path} has no effect without {needs}")
+
+
+def _idle(plan: Plan) -> Iterator[tuple[str, str]]:
+    for paths, is_read, needs in TABLE:
+        if not is_read(plan.config):
+            yield from ((path, needs) for path in paths if plan.draft.typed(path))
+
+
+RULES = (idle_settings_are_named,)

@@ -152,7 +152,9 @@ DATA = (
 DIRECTORIES = (
     Bad("run directory below a file", f"{TINY} --run-dir good.bin/run", ("good.bin", "--run-dir")),
     Bad("run directory is a file", f"{TINY} --run-dir good.bin", ("good.bin", "is a file", "--run-dir")),
-    Bad("run of another configuration", f"{TINY} --run-dir other", ("optimizer.lr", "0.01", "0.0003"), prepare=other_run),
+    Bad(
+        "run of another configuration", f"{TINY} --run-dir other", ("optimizer.lr", "0.01", "0.0003"), prepare=other_run
+    ),
     Bad(
         "configuration saved below a file",
         f"{TINY} logger.save_config_filepath=good.bin/c.yaml",
@@ -187,9 +189,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from trainwright.recipes.config.data import TokenizerConfig
 
     folder = tmp_path_factory.mktemp("corpus")
-    prepare(
-        [Path(shlex.__file__)], folder / "good", TokenizerConfig(tokenizer_type="ByteLevelTokenizer"), workers=1
-    )
+    prepare([Path(shlex.__file__)], folder / "good", TokenizerConfig(tokenizer_type="ByteLevelTokenizer"), workers=1)
     return folder
 
 

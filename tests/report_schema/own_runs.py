@@ -36,12 +36,10 @@ CONTAINER: dict[str, Any] = {
 ENVIRONMENT: dict[str, Any] = {
     "run_id": "vanilla-1",
     "recipe": "vanilla_gpt_pretrain_config",
-    "world_size": 4,
-    "num_nodes": 1,
-    "ranks_per_node": 4,
-    "hostname": "laptop",
-    "device": "cpu",
-    "env_vars": {"HF_TOKEN": "hf_abc", "OMP_NUM_THREADS": "1"},
+    "topology": {"world_size": 4, "num_nodes": 1, "ranks_per_node": 4},
+    "host": {"name": "laptop"},
+    "device": {"kind": "cpu"},
+    "environment": {"HF_TOKEN": "hf_abc", "OMP_NUM_THREADS": "1"},
     "canonical": False,
 }
 

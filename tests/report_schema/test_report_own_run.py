@@ -61,7 +61,13 @@ def test_configuration_comes_from_the_container_and_the_environment(tmp_path: Pa
 
 def test_gpus_are_counted_on_cuda(tmp_path: Path) -> None:
     """Ranks of a machine are GPUs only where the device is CUDA."""
-    run = make_run(tmp_path / "run", environment={"device": "cuda", "num_nodes": 2, "ranks_per_node": 2})
+    run = make_run(
+        tmp_path / "run",
+        environment={
+            "device": {"kind": "cuda"},
+            "topology": {"world_size": 4, "num_nodes": 2, "ranks_per_node": 2},
+        },
+    )
     config = build_report(run)[0].config
     assert (config.gpus_per_node, config.nodes) == (2, [])
 
@@ -132,24 +138,28 @@ def test_profiled_steps_are_excluded(tmp_path: Path) -> None:
     assert diagnostics.window.excluded[1].iterations == [[10, 14]]
 
 
+def of_world_size(size):
+    return {**ENVIRONMENT, "topology": {**ENVIRONMENT["topology"], "world_size": size}}
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda run: (run / "environment.json").write_text("{"), "environment.json: not JSON at line 1, column 2"),
         (
-            lambda run: (run / "environment.json").write_text(json.dumps({**ENVIRONMENT, "world_size": "4"})),
-            "environment.json: world_size: input should be a valid integer, got '4'",
+            lambda run: (run / "environment.json").write_text(json.dumps(of_world_size("4"))),
+            "environment.json: topology.world_size: input should be a valid integer, got '4'",
         ),
         (
-            lambda run: (run / "environment.json").write_text(json.dumps({**ENVIRONMENT, "world_size": 3})),
+            lambda run: (run / "environment.json").write_text(json.dumps(of_world_size(3))),
             "world size 3 is not a multiple of 2 (tensor 2 x pipeline 1 x context 1 parallel size)",
         ),
-        (lambda run: (run / "environment.json").unlink(), "no run is recognised"),
+        (lambda run: (run / "environment.json").unlink(), "environment.json: No such file or directory"),
         (lambda run: (run / "configs/ConfigContainer.yaml").write_text("a: [1"), "ConfigContainer.yaml: not YAML"),
         (lambda run: (run / "configs/ConfigContainer.yaml").write_text("- 1"), "expected a mapping, got list"),
         (
             lambda run: (run / "configs/ConfigContainer.yaml").write_text(json.dumps({"model": CONTAINER["model"]})),
-            "micro_batch_size: field required",
+            "micro_batch_size: no source among the run's files; --set micro_batch_size=VALUE gives it",
         ),
         (
             lambda run: (run / "configs/ConfigContainer.yaml").write_text(

@@ -6,20 +6,44 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from trainwright.report_schema.errors import ReportError
+from trainwright.report_schema.errors import ReportError, UsageError
 from trainwright.report_schema.model import ReportModel
-from trainwright.report_schema.parsers.config_container import container_fields, read_container
+from trainwright.report_schema.parsers.config_container import container_fields, is_bridge_container, read_container
 from trainwright.report_schema.parsers.config_fields import Found
 from trainwright.report_schema.parsers.evidence import Evidence, read_events, source_of
 from trainwright.report_schema.parsers.redaction import redact
+from trainwright.report_schema.parsers.surroundings import Surroundings
 from trainwright.report_schema.parsers.tags import MEGATRON_BRIDGE_SCALE, MEGATRON_BRIDGE_TAGS, metric_lookup
 from trainwright.report_schema.report_file import first_problem
 from trainwright.report_schema.strict_json import load_json
 
 WORKLOAD = "trainwright"
+TEMPLATE = "Trainwright"
 CONFIG_FILE = Path("configs/ConfigContainer.yaml")
 ENVIRONMENT_FILE = Path("environment.json")
 EVENTS_DIRECTORY = Path("tb_logs")
+
+
+class Host(ReportModel):
+    """The machine of rank 0."""
+
+    name: str
+
+
+class Device(ReportModel):
+    """What the ranks compute on."""
+
+    kind: str
+    """``cpu`` or ``cuda``."""
+
+
+class Topology(ReportModel):
+    """How many ranks there are, and where."""
+
+    world_size: int
+    """Ranks in all."""
+    num_nodes: int
+    ranks_per_node: int
 
 
 class Environment(ReportModel):
@@ -28,15 +52,10 @@ class Environment(ReportModel):
     run_id: str
     recipe: str
     """Name of the recipe."""
-    world_size: int
-    """Ranks in all."""
-    num_nodes: int
-    ranks_per_node: int
-    hostname: str
-    """Host of rank 0."""
-    device: str
-    """``cpu`` or ``cuda``."""
-    env_vars: dict[str, Any]
+    host: Host
+    device: Device
+    topology: Topology
+    environment: dict[str, Any]
     """The environment of the ranks, as far as it is recorded."""
     canonical: bool | None = None
     """Whether the recipe ran unchanged."""
@@ -48,15 +67,19 @@ class Environment(ReportModel):
 
 def recognises(run_directory: Path) -> bool:
     """Whether a directory looks like one of our own runs."""
-    return (run_directory / ENVIRONMENT_FILE).is_file() and (run_directory / CONFIG_FILE).is_file()
+    config = run_directory / CONFIG_FILE
+    return config.is_file() and not is_bridge_container(config)
 
 
-def collect(run_directory: Path) -> Evidence:
+def collect(run_directory: Path, surroundings: Surroundings) -> Evidence:
     """Read a run directory of ours.
 
     Raises:
+        UsageError: CloudAI's files are given: they say nothing about an own run.
         ReportError: a file is missing, cannot be read, or does not say what it must.
     """
+    if any(surroundings.paths.values()):
+        raise UsageError("--system, --tests-dir and --scenario say nothing about an own run")
     environment = _read_environment(run_directory / ENVIRONMENT_FILE)
     config_path = run_directory / CONFIG_FILE
     written = container_fields(read_container(config_path), str(CONFIG_FILE))
@@ -100,19 +123,19 @@ def _core_defaults(written: Mapping[str, Found]) -> dict[str, Found]:
 
 def _environment_fields(environment: Environment) -> dict[str, Found]:
     """What the environment tells; fields that an own run has no source for are empty."""
-    label = str(ENVIRONMENT_FILE)
+    label, topology, on_gpus = str(ENVIRONMENT_FILE), environment.topology, environment.device.kind == "cuda"
     known = {
         "test_id": ("run_id", environment.run_id),
         "test_name": ("recipe", environment.recipe),
         "model_name": ("recipe", environment.recipe),
-        "cloudai_execution_node": ("hostname", environment.hostname),
+        "cloudai_execution_node": ("host.name", environment.host.name),
         "container_image": ("container_image", environment.container_image),
-        "env_vars": ("env_vars", redact(environment.env_vars)),
-        "world_size": ("world_size", environment.world_size),
-        "num_nodes": ("num_nodes", environment.num_nodes),
+        "env_vars": ("environment", redact(environment.environment)),
+        "world_size": ("topology.world_size", topology.world_size),
+        "num_nodes": ("topology.num_nodes", topology.num_nodes),
         # A run on CPUs uses no GPU, however many ranks a machine has.
-        "gpus_per_node": ("ranks_per_node", environment.ranks_per_node if environment.device == "cuda" else None),
-        "nodes": ("nodes", environment.nodes or ([environment.hostname] if environment.num_nodes == 1 else [])),
+        "gpus_per_node": ("topology.ranks_per_node", topology.ranks_per_node if on_gpus else None),
+        "nodes": ("nodes", environment.nodes or ([environment.host.name] if topology.num_nodes == 1 else [])),
     }
     nowhere = dict.fromkeys(
         ("description", "test_scenario_name", "system_path", "tests_dir_path", "test_scenario_path"),
@@ -121,5 +144,5 @@ def _environment_fields(environment: Environment) -> dict[str, Found]:
     return {
         **{field: Found(value, f"{label}: {key}") for field, (key, value) in known.items()},
         **nowhere,
-        "test_template_name": Found("Trainwright", "the workload"),
+        "test_template_name": Found(TEMPLATE, "the workload"),
     }

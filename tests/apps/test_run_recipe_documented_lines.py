@@ -45,7 +45,10 @@ AVAILABLE = {
     "--model llama32_1b --mode pretrain --dataset mock": {"model.hidden_size": 2048},
 }
 
-GPT_OSS_SFT = "dataset.enable_offline_packing=true train.micro_batch_size=1 checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b"
+GPT_OSS_SFT = (
+    "dataset.enable_offline_packing=true train.micro_batch_size=1 "
+    "checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b"
+)
 TO_COME = (
     "--model gpt_oss_20b --mode pretrain --dataset mock",
     "--model gpt_oss_20b --mode sft",

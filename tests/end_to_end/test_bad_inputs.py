@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from trainwright.metrics_audit.writer import SessionLog
-from trainwright.recipes import Selection, resolve
+from trainwright.recipes import resolve
 from trainwright.runner import directory
 from trainwright_trainer.run_recipe import main
+from trainwright_trainer.words import parse
 
 GPT = "--recipe vanilla_gpt_pretrain_config --device cpu --warmup_iters 0"
 LLAMA = "--recipe llama32_1b_pretrain_config --device cpu"
@@ -64,14 +65,8 @@ def remove(name: str) -> Callable[[Path], None]:
 
 def other_run(here: Path) -> None:
     """A run directory that a run with another learning rate has made."""
-    resolved = resolve(
-        Selection(recipe="vanilla_gpt_pretrain_config"),
-        shlex.split(TINY)[-4:] + ["optimizer.lr=0.01"],
-        world_size=1,
-        device="cpu",
-        flags={"train.train_iters": "2", "train.global_batch_size": "2", "train.micro_batch_size": "1",
-               "dataset.seq_length": "32", "scheduler.lr_warmup_iters": "0"},
-    )  # fmt: skip
+    command = parse([*shlex.split(TINY), "optimizer.lr=0.01"])
+    resolved = resolve(command.selection, command.overrides, world_size=1, device="cpu", flags=command.flags)
     directory.create(here / "other", directory.with_paths(resolved.config, here / "other"))
 
 

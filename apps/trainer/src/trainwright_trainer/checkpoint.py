@@ -99,7 +99,7 @@ class HeldTensor:
 
 def read_tensors(checkpoint: Path) -> list[HeldTensor]:
     """All tensors of a `torch_dist` checkpoint, from its metadata alone, in order of name."""
-    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
     entries = FileSystemReader(checkpoint).read_metadata().state_dict_metadata

@@ -20,11 +20,11 @@ CORPUS = ("asyncio", "email", "http", "importlib", "json", "logging", "multiproc
 
 STEPS = 240
 # vanilla_gpt is GPT-2 small; these words make it a model that learns Python's letters within two minutes on two cores.
-SHRUNK = (
-    f"-ms {STEPS} -gb 16 -mb 8 -sl 256 --lr 2e-3 --min_lr 2e-4 --warmup_iters 20".split(),
-    "model.num_layers=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_attention_heads=4".split(),
-    "logger.log_interval=10 validation.eval_interval=null".split(),
-)
+SHRUNK = f"""
+-ms {STEPS} -gb 16 -mb 8 -sl 256 --lr 2e-3 --min_lr 2e-4 --warmup_iters 20
+model.num_layers=2 model.hidden_size=128 model.ffn_hidden_size=512 model.num_attention_heads=4
+logger.log_interval=10 validation.eval_interval=null
+"""
 
 
 class DemoError(Exception):
@@ -40,7 +40,7 @@ class Step:
     """One public command, and why it is run."""
 
     why: str
-    command: tuple[str, ...]
+    command: str
 
 
 def demo(
@@ -48,9 +48,9 @@ def demo(
         Path | None, typer.Option(metavar="PATH", help="A new or empty folder; by default runs/demo-<time>.")
     ] = None,
 ) -> None:
-    """Train a small GPT on this machine and have the run accepted: every command is shown as it runs.
+    """Show the whole path once, on this machine.
 
-    Two ranks with tensor and sequence parallelism learn the source text of Python's standard library, byte by byte;
+    Trains a small GPT and has the run accepted; every command is shown as it runs. Two ranks with tensor and sequence parallelism learn the source text of Python's standard library, byte by byte;
     the session log is audited and the report built, shown and drawn. Needs the training side on this machine.
     """
     workdir = workdir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -61,33 +61,31 @@ def demo(
     steps = plan(workdir, run, standard_library())
     for number, step in enumerate(steps, start=1):
         print(f"\n[{number}/{len(steps)}] {step.why}\n$ {_shown(step.command)}", flush=True)
-        code = subprocess.run([programs[step.command[0]], *step.command[1:]], check=False).returncode
+        program, *words = shlex.split(step.command)
+        code = subprocess.run([programs[program], *words], check=False).returncode
         if code:
-            raise DemoError(f"the demo stops here: {step.command[0]} ended with exit code {code}", 1)
+            raise DemoError(f"the demo stops here: {program} ended with exit code {code}", 1)
     print(_farewell(run, workdir))
 
 
 def plan(workdir: Path, run: Path, corpus: Sequence[Path]) -> list[Step]:
     """The commands of the demo, in order."""
-    data = workdir / "data" / "stdlib"
-    words = [word for line in SHRUNK for word in line]
-    launch = [
-        *"trainwright launch --executor local --nproc-per-node 2".split(),
-        *"--recipe vanilla_gpt_pretrain_config --mode pretrain --dataset megatron-indexed".split(),
-        *("--run-dir", str(run), "-tp", "2", "model.sequence_parallel=true", *words),
-        *("tokenizer.tokenizer_type=ByteLevelTokenizer", f"dataset.data_path={data}"),
-    ]
-    prepare = ["trainwright-data", "prepare", *map(str, corpus), "--output-prefix", str(data)]
+    data, picture, run_dir = (shlex.quote(str(path)) for path in (workdir / "data/stdlib", workdir / "loss.png", run))
+    prepare = f"trainwright-data prepare {shlex.join(map(str, corpus))} --output-prefix {data} --tokenizer byte"
+    launch = f"""trainwright launch --executor local --nproc-per-node 2
+        --recipe vanilla_gpt_pretrain_config --mode pretrain --dataset megatron-indexed --run-dir {run_dir}
+        --device cpu -tp 2 model.sequence_parallel=true {SHRUNK}
+        tokenizer.tokenizer_type=ByteLevelTokenizer dataset.data_path={data}"""
     return [
-        Step("Turn source text into tokens: one for each byte.", (*prepare, "--tokenizer", "byte")),
-        Step("Train a GPT on them: two ranks, tensor and sequence parallelism.", tuple(launch)),
+        Step("Turn source text into tokens: one for each byte.", prepare),
+        Step("Train a GPT on them: two ranks, tensor and sequence parallelism.", " ".join(launch.split())),
         Step(
             "Is the session log complete and consistent, and did the run reach its last step?",
-            ("trainwright", "audit", str(run), "--expect-step", str(STEPS)),
+            f"trainwright audit {run_dir} --expect-step {STEPS}",
         ),
-        Step("Build the report that any tool can read.", ("trainwright", "report", "build", str(run))),
-        Step("Read it.", ("trainwright", "report", "show", str(run))),
-        Step("Draw it.", ("trainwright", "report", "plot", str(run), "-o", str(workdir / "loss.png"))),
+        Step("Build the report that any tool can read.", f"trainwright report build {run_dir}"),
+        Step("Read it.", f"trainwright report show {run_dir}"),
+        Step("Draw it.", f"trainwright report plot {run_dir} --output {picture}"),
     ]
 
 
@@ -119,21 +117,17 @@ def _find(program: str) -> str:
     return found
 
 
-def _shown(command: Sequence[str]) -> str:
+def _shown(command: str) -> str:
     """The command as a line to paste; under `uv run` the reader's shell needs that word too."""
-    prefix = ["uv", "run"] if "UV_RUN_RECURSION_DEPTH" in os.environ else []
-    return shlex.join([*prefix, *command])
+    return f"uv run {command}" if "UV_RUN_RECURSION_DEPTH" in os.environ else command
 
 
 def _farewell(run: Path, workdir: Path) -> str:
-    further = [
-        ("its TensorBoard", ("tensorboard", "--logdir", f"{run}/tb_logs")),
-        ("what else there is to train", ("trainwright", "recipes", "list")),
-        (
-            "a larger model, looked at before it is trained",
-            ("run-recipe", "--recipe", "llama32_1b_pretrain_config", "--dataset", "mock", "--dry-run"),
-        ),
-    ]
-    lines = [f"\nThe run is accepted. Everything of it is in {run}; its loss curve is {workdir / 'loss.png'}.", ""]
-    lines += [f"  {_shown(command)}    # {why}" for why, command in further]
-    return "\n".join(["", *lines])
+    further = {
+        f"tensorboard --logdir {shlex.quote(str(run / 'tb_logs'))}": "its TensorBoard",
+        "trainwright recipes list": "what else there is to train",
+        "run-recipe --recipe llama32_1b_pretrain_config --dataset mock --dry-run": "look before you train",
+    }
+    lines = [f"The run is accepted. Everything of it is in {run}; its loss curve is {workdir / 'loss.png'}."]
+    lines += ["Three commands to try next:", *(f"  {_shown(line)}  # {why}" for line, why in further.items())]
+    return "\n" + "\n".join(lines)

@@ -21,9 +21,10 @@ def launch(
         bool, typer.Option("--dry-run", "--dry_run", help="Check the words and print the command; run nothing.")
     ] = False,
 ) -> None:
-    """Run a recipe: every other word goes to run-recipe as typed (`run-recipe --help` lists them).
+    """Check a recipe's words and run it.
 
-    The words are checked before any rank starts. Ctrl-C and SIGTERM stop the run in good order, after a checkpoint.
+    Every other word goes to run-recipe as typed; `run-recipe --help` lists them. They are checked before any rank
+    starts. Ctrl-C and SIGTERM stop the run in good order, after a checkpoint.
 
     Exit codes: 0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order.
     """

@@ -21,7 +21,7 @@ app.add_typer(report_commands.app, name="report", help="Build, show and plot tra
 
 @app.command(context_settings=WORDS, add_help_option=False)
 def audit(context: typer.Context) -> None:
-    """Accept or refuse a run by its session log (`trainwright audit --help`)."""
+    """Accept or refuse a run by its log."""
     from trainwright_login.audit import run
 
     raise typer.Exit(run(context.args))
@@ -29,21 +29,27 @@ def audit(context: typer.Context) -> None:
 
 @app.command(context_settings=WORDS, add_help_option=False)
 def recipes(context: typer.Context) -> None:
-    """List recipes, or show what one holds (`trainwright recipes --help`)."""
+    """List recipes, or show what one holds."""
     from trainwright_login.recipes import run
 
     raise typer.Exit(run(context.args))
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"trainwright {version('trainwright')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as version_of
-
-        print(f"trainwright {version_of('trainwright')}")
-        raise typer.Exit
+    pass
 
 
 def main() -> None:

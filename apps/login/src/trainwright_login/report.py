@@ -20,15 +20,37 @@ from trainwright.report_schema import (
 )
 
 
-def build(run_directory: Path, *, exclude_after_restart: int = 0) -> int:
-    """Build the report of a run, write it and its diagnostics into the run directory, and say what it holds."""
+def build(
+    run_directory: Path,
+    *,
+    workload: str = "auto",
+    system: Path | None = None,
+    tests_dir: Path | None = None,
+    scenario: Path | None = None,
+    settings: Sequence[str] = (),
+    exclude_after_restart: int = 0,
+) -> int:
+    """Build the report of a run, write it and its diagnostics into the run directory, and say what it holds.
+
+    The options are those of :func:`trainwright.report_schema.parsers.build_report`.
+    """
 
     def command() -> None:
         _need_extra("google_crc32c", "yaml")
-        from trainwright.report_schema.parsers import write_run_report
+        from trainwright.report_schema.parsers import build_report, write_built_report
 
-        report = write_run_report(run_directory, exclude_after_restart=exclude_after_restart)
-        diagnostics = read_diagnostics(run_directory / DIAGNOSTICS_NAME)
+        report, diagnostics = build_report(
+            run_directory,
+            workload=workload,
+            system=system,
+            tests_dir=tests_dir,
+            scenario=scenario,
+            settings=settings,
+            exclude_after_restart=exclude_after_restart,
+        )
+        write_built_report(run_directory, report, diagnostics)
+        if workload == "auto":
+            print(f"{run_directory} is a {diagnostics.workload} run")
         print(f"wrote {run_directory / REPORT_NAME}: {_summary(report, diagnostics)}")
         for warning in diagnostics.warnings:
             print(f"warning: {warning}", file=sys.stderr)

@@ -9,8 +9,12 @@ from typing import Any, NoReturn
 from trainwright.report_schema.errors import ReportError
 
 
-def load_json(path: Path) -> Any:
+def load_json(path: Path, *, finite: bool = True) -> Any:
     """Read one JSON document.
+
+    Args:
+        path: the file.
+        finite: whether to refuse NaN, Infinity and numbers that overflow, which some writers let through.
 
     Raises:
         ReportError: the file cannot be read, or is not strict JSON in UTF-8 (a byte-order mark is passed over).
@@ -24,8 +28,8 @@ def load_json(path: Path) -> Any:
     try:
         return json.loads(
             data.decode("utf-8-sig"),
-            parse_constant=_refuse_constant,
-            parse_float=_finite_float,
+            parse_constant=_refuse_constant if finite else None,
+            parse_float=_finite_float if finite else None,
             object_pairs_hook=_unique_keys,
         )
     except UnicodeDecodeError as error:

@@ -43,6 +43,14 @@ FIELD_KEYS: dict[str, tuple[str, ...]] = {
 """For each configuration field, the dotted keys that hold it, the best source first."""
 
 
+def is_bridge_container(path: Path) -> bool:
+    """Whether a file is Megatron Bridge's own: it names its classes."""
+    try:
+        return b"_target_: megatron.bridge." in path.read_bytes()
+    except OSError:
+        return False
+
+
 def read_container(path: Path) -> dict[str, Any]:
     """Read the whole file.
 

@@ -41,6 +41,24 @@ def look_up(document: Mapping[str, Any], dotted_keys: Iterable[str], label: str)
     return empty
 
 
+def known(fields: Mapping[str, Found | None]) -> dict[str, Found]:
+    """Those that were found."""
+    return {name: found for name, found in fields.items() if found is not None}
+
+
+PROFILING_FIELDS = ("profiling_enabled", "profiling_start_step", "profiling_stop_step")
+
+
+def merge_profiling(logged: Mapping[str, Found], defined: Mapping[str, Found]) -> dict[str, Found]:
+    """What the run logged of its profiler; what the test's definition says, where the run logged that none was on."""
+    on = any(fields["profiling_enabled"].value for fields in (logged, defined) if "profiling_enabled" in fields)
+    if not on:
+        return {"profiling_enabled": Found(False, "no profiler is configured")}
+    logged_on = "profiling_enabled" in logged and logged["profiling_enabled"].value
+    merged = {**defined, **logged} if logged_on else {**logged, **defined}
+    return {name: merged[name] for name in PROFILING_FIELDS if name in merged}
+
+
 def assemble_config(found: Mapping[str, Found]) -> tuple[TrainingConfig, dict[str, str]]:
     """Fill in what follows from other fields, and check the whole.
 
@@ -56,8 +74,9 @@ def assemble_config(found: Mapping[str, Found]) -> tuple[TrainingConfig, dict[st
         config = TrainingConfig.model_validate({name: value for name, (value, _) in found.items()})
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
-        source = f"{found[field].source}: " if field in found else ""
-        raise ReportError(f"{source}{first_problem(error)}") from None
+        if field not in found:
+            raise ReportError(f"{field}: no source among the run's files; --set {field}=VALUE gives it") from None
+        raise ReportError(f"{found[field].source}: {first_problem(error)}") from None
     return config, {name: source for name, (_, source) in found.items()}
 
 
@@ -82,6 +101,13 @@ def _derived(found: Mapping[str, Found]) -> dict[str, Found]:
     fill("expert_tensor_parallel_size", "tensor_parallel_size", value("tensor_parallel_size"))
     if value("num_experts") is not None:
         fill("moe_ffn_hidden_size", "ffn_hidden_size", ffn)
+    world, nodes, gpus = value("world_size"), value("num_nodes"), value("gpus_per_node")
+    if isinstance(gpus, int) and gpus > 0:
+        if isinstance(nodes, int):
+            fill("world_size", "num_nodes * gpus_per_node", nodes * gpus)
+        if isinstance(world, int) and world % gpus == 0:
+            fill("num_nodes", "world_size / gpus_per_node", world // gpus)
+    found = {**found, **derived}
     fill("data_parallel_size", "world_size / (tensor * pipeline * context parallel size)", _data_parallel_size(found))
     return derived
 

@@ -1,6 +1,6 @@
 """What a workload's parser finds in a run directory: all that a report is built from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,20 @@ def read_events(
         lost = f"; {sum(one.size_bytes for one in unread)} bytes could not be read" if unread else ""
         raise ReportError(f"{directory}: no metric in {len(files)} event file{'s'[: len(files) > 1]}{lost}")
     return segments, sources, unread
+
+
+def only_one(paths: Sequence[Path], run_directory: Path, name: str) -> Path:
+    """The one path that was found.
+
+    Raises:
+        ReportError: there is none, or several, which may belong to different attempts.
+    """
+    if len(paths) > 1:
+        several = ", ".join(shown(path, run_directory) for path in paths)
+        raise ReportError(f"{run_directory}: several {name}: {several}; name the directory of one run")
+    if not paths:
+        raise ReportError(f"{run_directory}: no {name}")
+    return paths[0]
 
 
 def source_of(path: Path, run_directory: Path, role: str) -> Source:

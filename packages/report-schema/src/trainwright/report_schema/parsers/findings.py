@@ -9,6 +9,16 @@ from trainwright.report_schema.training_config import TrainingConfig
 from trainwright.report_schema.training_step import TrainingStep
 
 
+def config_findings(config: TrainingConfig) -> list[str]:
+    """A line where what is known of the machines contradicts the number of ranks."""
+    if config.world_size is None or config.gpus_per_node is None:
+        return []
+    gpus = config.num_nodes * config.gpus_per_node
+    if config.world_size == gpus:
+        return []
+    return [f"the run had {config.world_size} ranks, but {config.num_nodes} x {config.gpus_per_node} GPUs are {gpus}"]
+
+
 def unread_findings(unread: Sequence[UnreadBytes]) -> list[str]:
     """One line a damaged file."""
     lines: list[str] = []

@@ -40,7 +40,16 @@ class RawSegment:
 def event_files(directory: Path) -> list[Path]:
     """The event files under a directory, oldest first by the time in their names."""
     found = [path for path in directory.rglob("*") if "tfevents" in path.name and path.is_file()]
-    return sorted(found, key=_age)
+    return sorted(found, key=event_age)
+
+
+def event_age(path: Path) -> tuple[float, list[int | str], str]:
+    """Sort key of event files: the Unix time in the name, then the name, its numbers compared as numbers."""
+    time = re.search(r"tfevents\.(\d+)", path.name)
+    natural: list[int | str] = [
+        int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", path.name))
+    ]
+    return (float(time[1]) if time else float("inf"), natural, str(path))
 
 
 def read_segments(
@@ -107,12 +116,3 @@ def _with_scalars(segments: list[RawSegment]) -> list[RawSegment]:
             segment.texts = texts
             kept.append(segment)
     return kept
-
-
-def _age(path: Path) -> tuple[float, list[int | str], str]:
-    """Sort key: the Unix time in ``events.out.tfevents.TIME.HOST...``, then the name with its numbers as numbers."""
-    time = re.search(r"tfevents\.(\d+)", path.name)
-    natural: list[int | str] = [
-        int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", path.name))
-    ]
-    return (float(time[1]) if time else float("inf"), natural, str(path))

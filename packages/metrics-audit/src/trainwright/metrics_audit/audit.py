@@ -35,33 +35,16 @@ def summarize(
     require_files(directory)
     run = manifest.read(directory)
     audit = SessionAudit(run.run_id, run.sessions[-1], after_step)
-    feed_all(directory, {audit.session_id: audit}, on_progress=on_progress)
+    wanted, feed = audit.session_id, audit.feed
+    for line, record in read_records(directory / names.METRICS_FILE, on_progress):
+        if record["session_id"] == wanted:
+            try:
+                feed(record)
+            except InvalidRun as refusal:
+                raise refusal.at(names.METRICS_FILE, line) from None
     summary = audit.summary(len(run.sessions))
     require_end(audit, expect_step)
     return summary
-
-
-def feed_all(
-    run_directory: Path,
-    audits: dict[str, SessionAudit],
-    *,
-    on_record: Callable[[SessionAudit, dict[str, Any]], None] | None = None,
-    on_progress: Callable[[int], None] | None = None,
-) -> None:
-    """Give every record of ``metrics.jsonl`` to the audit of its session (ids map to audits); others are passed over.
-
-    ``on_record`` is called after each record that an audit accepted. Raises `InvalidRun` with the line number.
-    """
-    for line, record in read_records(run_directory / names.METRICS_FILE, on_progress):
-        audit = audits.get(record["session_id"])
-        if audit is None:
-            continue
-        try:
-            audit.feed(record)
-            if on_record is not None:
-                on_record(audit, record)
-        except InvalidRun as refusal:
-            raise refusal.at(names.METRICS_FILE, line) from None
 
 
 def require_step(name: str, value: object) -> None:

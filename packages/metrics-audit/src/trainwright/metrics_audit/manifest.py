@@ -29,8 +29,8 @@ def _checked(document: dict[str, Any], check_all_sessions: bool) -> Manifest:
     version = document.get("schema_version")
     if type(version) is not int or version != names.SCHEMA_VERSION:
         raise InvalidRun(f"schema_version is {shown(version)}; it must be the integer {names.SCHEMA_VERSION}")
-    run_id = text(document, "run_id", "run_id")
-    text(document, "created_at", "created_at")
+    run_id = text(document, "run_id")
+    text(document, "created_at")
     sessions = document.get("sessions")
     if type(sessions) is not list or not sessions:
         raise InvalidRun("sessions must be a list with at least one session")
@@ -43,21 +43,21 @@ def _checked(document: dict[str, Any], check_all_sessions: bool) -> Manifest:
 def _check_session(session: Any, name: str) -> None:
     if type(session) is not dict:
         raise InvalidRun(f"{name} is {shown(session)}; it must be an object")
-    text(session, "session_id", f"{name}.session_id")
-    text(session, "started_at", f"{name}.started_at")
-    start = table(session, "start", f"{name}.start")
+    for key in ("session_id", "started_at"):
+        text(session, key, f"{name}.")
+    start = table(session, "start", f"{name}.")
     for key in names.POINT_KEYS:
-        whole(start, key, f"{name}.start.{key}")
-    recipe = table(session, "recipe", f"{name}.recipe")
+        whole(start, key, f"{name}.start.")
+    recipe = table(session, "recipe", f"{name}.")
     for key in ("name", "mode"):
-        text(recipe, key, f"{name}.recipe.{key}")
+        text(recipe, key, f"{name}.recipe.")
     for key in ("batch_size", "seq_len", "gradient_accumulation_steps"):
-        whole(recipe, key, f"{name}.recipe.{key}", minimum=1)
-    number_or_null(recipe, "qk_clip_threshold", f"{name}.recipe.qk_clip_threshold")
-    hardware = table(session, "hardware", f"{name}.hardware")
-    text(hardware, "device", f"{name}.hardware.device")
+        whole(recipe, key, f"{name}.recipe.", minimum=1)
+    number_or_null(recipe, "qk_clip_threshold", f"{name}.recipe.")
+    hardware = table(session, "hardware", f"{name}.")
+    text(hardware, "device", f"{name}.hardware.")
     for key in ("world_size", "nodes"):
-        whole(hardware, key, f"{name}.hardware.{key}", minimum=1)
+        whole(hardware, key, f"{name}.hardware.", minimum=1)
     optimizers = session.get("optimizers")
     if type(optimizers) is not list or not all(type(optimizer) is str for optimizer in optimizers):
         raise InvalidRun(f"{name}.optimizers must be a list of strings")

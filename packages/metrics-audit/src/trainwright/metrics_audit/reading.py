@@ -13,8 +13,10 @@ from trainwright.metrics_audit.values import shown
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line, its newline included, is refused."""
 
+BUFFER_BYTES = 1 << 18
 PROGRESS_LINES = 1 << 14
 _JSON_SPACE = " \t\r\n"
+_NEWLINE = ord("\n")
 
 
 def read_records(path: Path, on_progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -24,7 +26,7 @@ def read_records(path: Path, on_progress: Callable[[int], None] | None = None) -
     """
     number = 0
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=BUFFER_BYTES) as file:
             while line := file.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 yield number, record_of(line)
@@ -40,7 +42,7 @@ def record_of(line: bytes) -> dict[str, Any]:
     """Return the record that one line holds, its newline included. Raises `InvalidRun` without a place."""
     if len(line) > MAX_LINE_BYTES:
         raise InvalidRun(f"the line is longer than {MAX_LINE_BYTES} bytes")
-    if not line.endswith(b"\n"):
+    if line[-1] != _NEWLINE:
         raise InvalidRun("uncommitted tail: the line has no newline at its end")
     text = _decoded(line).strip(_JSON_SPACE)
     if not text:
@@ -79,7 +81,7 @@ def require_files(run_directory: Path) -> None:
     """Raise `InvalidRun` unless the directory holds both files of a session log."""
     for name in (names.MANIFEST_FILE, names.METRICS_FILE):
         if not os.path.lexists(run_directory / name):
-            raise InvalidRun(f"{shown(str(run_directory))} holds no {name}")
+            raise InvalidRun(f"{str(run_directory)!a} holds no {name}")
 
 
 def _decoded(data: bytes) -> str:

@@ -4,7 +4,9 @@ from typing import Any
 
 from trainwright.metrics_audit import names
 from trainwright.metrics_audit.refusal import InvalidRun
-from trainwright.metrics_audit.values import MAX_NUMBER, any_number, number, number_or_null, shown, table, text, whole
+from trainwright.metrics_audit.values import MAX_NUMBER, misfit, number, number_or_null, shown, table, text, whole
+
+_MISSING = object()
 
 
 class SessionAudit:
@@ -58,112 +60,107 @@ class SessionAudit:
         if event == names.TRAIN:
             self._window(record)
         elif event == names.VAL:
-            any_number(record, "loss", "loss")
+            number(record, "loss", minimum=-MAX_NUMBER)
         elif event == names.SESSION_END:
             self._end(record)
 
     def _common(self, record: dict[str, Any]) -> str:
-        event = text(record, "event", "event")
-        run_id = text(record, "run_id", "run_id")
-        if run_id != self.run_id:
-            raise InvalidRun(f"run_id is {shown(run_id)}, but the manifest's is {shown(self.run_id)}")
-        number(record, "time", "time")
-        whole(record, "step", "step")
-        clock = table(record, "session", "session")
-        self.elapsed_seconds = number(clock, "elapsed_seconds", "session.elapsed_seconds")
-        whole(clock, "tokens", "session.tokens")
-        self.wall_tokens_per_second = number(clock, "tokens_per_second", "session.tokens_per_second")
-        self.profiled = number(clock, "profiling_seconds", "session.profiling_seconds") > 0
-        memory = table(record, "memory", "memory")
-        allocated = whole(memory, "allocated_bytes", "memory.allocated_bytes")
+        event = text(record, "event")
+        if record.get("run_id") != self.run_id:
+            raise misfit(record, "run_id", "", f"the manifest's, {shown(self.run_id)}")
+        number(record, "time")
+        whole(record, "step")
+        clock = table(record, "session")
+        self.elapsed_seconds = number(clock, "elapsed_seconds", "session.")
+        whole(clock, "tokens", "session.")
+        self.wall_tokens_per_second = number(clock, "tokens_per_second", "session.")
+        self.profiled = number(clock, "profiling_seconds", "session.") > 0
+        memory = table(record, "memory")
+        allocated = whole(memory, "allocated_bytes", "memory.")
         if allocated > self.peak_allocated:
             self.peak_allocated = allocated
-        reserved = whole(memory, "reserved_bytes", "memory.reserved_bytes")
+        reserved = whole(memory, "reserved_bytes", "memory.")
         if reserved > self.peak_reserved:
             self.peak_reserved = reserved
         self.events += 1
         return event
 
     def _window(self, record: dict[str, Any]) -> None:
+        # Where a value is fixed by others, its type and one comparison settle its range as well.
+        updates = whole(record, "updates", minimum=1)
+        skipped = whole(record, "skipped_updates")
+        attempted = record.get("attempted_updates")
+        if type(attempted) is not int or attempted != updates + skipped:
+            raise misfit(record, "attempted_updates", "", f"updates + skipped_updates, {updates + skipped}")
         step = record["step"]
-        updates = whole(record, "updates", "updates", 1)
-        skipped = whole(record, "skipped_updates", "skipped_updates")
-        attempted = whole(record, "attempted_updates", "attempted_updates")
-        if attempted != updates + skipped:
-            raise InvalidRun(f"attempted_updates is {attempted}, but updates + skipped_updates is {updates + skipped}")
         if step != self.step + updates:
-            raise InvalidRun(f"step is {step}, but the previous step {self.step} + updates {updates} is not")
-        tokens = whole(record, "tokens", "tokens")
-        if tokens != self.tokens_per_update * attempted:
-            raise InvalidRun(
-                f"tokens is {tokens}, but {attempted} attempted updates of {self.tokens_per_update} tokens"
-                f" are {self.tokens_per_update * attempted}"
+            raise misfit(
+                record, "step", "", f"the previous step {self.step} + updates {updates}, {self.step + updates}"
             )
+        tokens = record.get("tokens")
+        if type(tokens) is not int or tokens != self.tokens_per_update * attempted:
+            wanted = f"{self.tokens_per_update * attempted}, {attempted} attempted updates of {self.tokens_per_update}"
+            raise misfit(record, "tokens", "", wanted)
         self.step = step
         self.tokens += tokens
         self.skipped += skipped
-        self._require_total(record)
-        seconds = number(record, "train_seconds", "train_seconds")
+        self.require_total(record)
+        seconds = number(record, "train_seconds")
         if not seconds:
-            raise InvalidRun("train_seconds is 0; it must be more than 0")
+            raise misfit(record, "train_seconds", "", "more than 0")
         if step - updates >= self.after_step:
             self.steady_tokens += tokens
             self.steady_seconds += seconds
-        self.last_loss = any_number(record, "loss", "loss")
+        self.last_loss = number(record, "loss", minimum=-MAX_NUMBER)
         if not self.windows:
             self.first_loss = self.last_loss
         self.windows += 1
         self._gradients(record, updates)
-        self._qk_clip(table(record, "qk_clip", "qk_clip"))
+        self._qk_clip(table(record, "qk_clip"))
 
     def _gradients(self, record: dict[str, Any], updates: int) -> None:
-        rates = table(record, "learning_rates", "learning_rates")
+        rates = table(record, "learning_rates")
         if not rates:
-            raise InvalidRun("learning_rates is empty; it must hold at least one rate")
+            raise InvalidRun("learning_rates is empty; it must hold the rate of at least one optimizer group")
         for name in rates:
-            number(rates, name, "a rate of learning_rates")
-        number(record, "grad_norm", "grad_norm")
-        norm_max = number(record, "grad_norm_max", "grad_norm_max")
-        if norm_max > self.grad_norm_max or self.windows == 1:
+            number(rates, name, "learning_rates.")
+        number(record, "grad_norm")
+        norm_max = number(record, "grad_norm_max")
+        if norm_max > self.grad_norm_max:
             self.grad_norm_max = norm_max
-        self.nonfinite_grad_norms += whole(record, "nonfinite_grad_norms", "nonfinite_grad_norms")
-        clipped = number(record, "gradient_clipped_fraction", "gradient_clipped_fraction")
+        self.nonfinite_grad_norms += whole(record, "nonfinite_grad_norms")
+        clipped = number(record, "gradient_clipped_fraction")
         if clipped > 1:
-            raise InvalidRun(f"gradient_clipped_fraction is {shown(clipped)}; it must be from 0 to 1")
+            raise misfit(record, "gradient_clipped_fraction", "", "from 0 to 1")
         self.clipped_updates += clipped * updates
 
     def _qk_clip(self, qk_clip: dict[str, Any]) -> None:
-        threshold = number_or_null(qk_clip, "threshold", "qk_clip.threshold")
-        if threshold != self.qk_threshold:
-            raise InvalidRun(
-                f"qk_clip.threshold is {shown(threshold)}, but the session's recipe says {shown(self.qk_threshold)}"
-            )
-        max_logit = number_or_null(qk_clip, "max_logit", "qk_clip.max_logit")
+        threshold = qk_clip.get("threshold", _MISSING)
+        if threshold != self.qk_threshold or type(threshold) is bool:
+            raise misfit(qk_clip, "threshold", "qk_clip.", f"{shown(self.qk_threshold)}, as in the session's recipe")
+        max_logit = number_or_null(qk_clip, "max_logit", "qk_clip.")
         if max_logit is not None and (self.max_logit is None or max_logit > self.max_logit):
             self.max_logit = max_logit
-        clipped = whole(qk_clip, "clipped_head_updates", "qk_clip.clipped_head_updates")
-        observed = whole(qk_clip, "observed_head_updates", "qk_clip.observed_head_updates")
+        clipped = whole(qk_clip, "clipped_head_updates", "qk_clip.")
+        observed = whole(qk_clip, "observed_head_updates", "qk_clip.")
         if clipped > observed:
-            raise InvalidRun(f"qk_clip.clipped_head_updates is {clipped}, more than the {observed} observed")
+            raise misfit(qk_clip, "clipped_head_updates", "qk_clip.", f"at most observed_head_updates, {observed}")
         self.clipped_heads += clipped
         self.observed_heads += observed
 
     def _end(self, record: dict[str, Any]) -> None:
-        self._require_total(record)
+        self.require_total(record)
         if record["step"] != self.step:
-            raise InvalidRun(f"step is {record['step']}, but total.step is {self.step}")
+            raise misfit(record, "step", "", f"total.step, {self.step}")
         self.end_step = self.step
 
-    def _require_total(self, record: dict[str, Any]) -> None:
-        total = table(record, "total", "total")
-        step = whole(total, "step", "total.step")
-        tokens = whole(total, "tokens", "total.tokens")
-        skipped = whole(total, "skipped_updates", "total.skipped_updates")
-        if step != self.step or tokens != self.tokens or skipped != self.skipped:
-            raise InvalidRun(
-                f"total is step {step}, tokens {tokens}, skipped_updates {skipped}, but the session's start plus its"
-                f" windows give step {self.step}, tokens {self.tokens}, skipped_updates {self.skipped}"
-            )
+    def require_total(self, record: dict[str, Any]) -> None:
+        """Raise `InvalidRun` unless the record's ``total`` is the session's start plus the windows so far."""
+        total = table(record, "total")
+        for key, so_far in (("step", self.step), ("tokens", self.tokens), ("skipped_updates", self.skipped)):
+            value = total.get(key)
+            if type(value) is not int or value != so_far:
+                raise misfit(total, key, "total.", f"{so_far}, the session's start plus its windows")
 
     def summary(self, session_count: int) -> dict[str, Any]:
         """Return the session's summary. Raises `InvalidRun` when it has no window."""

@@ -1,7 +1,8 @@
-"""Checks of single values. Each takes the object that holds the key and a name for messages, and returns the value.
+"""Checks of single values. Each takes the object that holds the key and returns the value, or refuses.
 
-They run some thirty times a record, so they are plain ifs on exact types: ``type(True) is int`` is false, which
-keeps booleans out, and a comparison with NaN is false, which keeps it out too.
+``where`` goes before the key in messages. The checks run some thirty times a record, so they are plain ifs on exact
+types: ``type(True) is int`` is false, which keeps booleans out, and a comparison with NaN is false, which keeps it
+out too.
 """
 
 import sys
@@ -13,52 +14,52 @@ MAX_NUMBER = sys.float_info.max
 MAX_WHOLE = 2**63 - 1
 """Counts beyond a signed 64-bit integer are taken for damage: no run has them, and most readers cannot hold them."""
 
-_MISSING = object()
 
-
-def whole(holder: dict[str, Any], key: str, name: str, minimum: int = 0) -> int:
+def whole(holder: dict[str, Any], key: str, where: str = "", minimum: int = 0) -> int:
     """Return an integer (not ``5.0``, not ``true``) from ``minimum`` to 2**63 - 1."""
-    value = holder.get(key, _MISSING)
+    value = holder.get(key)
     if type(value) is int and minimum <= value <= MAX_WHOLE:
         return value
-    raise _unfit(name, value, f"an integer of at least {minimum}")
+    raise misfit(holder, key, where, f"an integer of at least {minimum}")
 
 
-def number(holder: dict[str, Any], key: str, name: str, minimum: float = 0.0) -> float:
+def number(holder: dict[str, Any], key: str, where: str = "", minimum: float = 0.0) -> float:
     """Return a finite number of at least ``minimum``."""
-    value = holder.get(key, _MISSING)
+    value = holder.get(key)
     if (type(value) is float or type(value) is int) and minimum <= value <= MAX_NUMBER:
         return value
     limit = "" if minimum < 0 else f" of at least {minimum:g}"
-    raise _unfit(name, value, f"a finite number{limit}")
+    raise misfit(holder, key, where, f"a finite number{limit}")
 
 
-def any_number(holder: dict[str, Any], key: str, name: str) -> float:
-    """Return a finite number of either sign."""
-    return number(holder, key, name, -MAX_NUMBER)
+def number_or_null(holder: dict[str, Any], key: str, where: str = "") -> float | None:
+    """Return a finite number of either sign, or None for null; the key itself must be there."""
+    if holder.get(key) is None and key in holder:
+        return None
+    return number(holder, key, where, -MAX_NUMBER)
 
 
-def text(holder: dict[str, Any], key: str, name: str) -> str:
+def text(holder: dict[str, Any], key: str, where: str = "") -> str:
     """Return a string."""
-    value = holder.get(key, _MISSING)
+    value = holder.get(key)
     if type(value) is str:
         return value
-    raise _unfit(name, value, "a string")
+    raise misfit(holder, key, where, "a string")
 
 
-def table(holder: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+def table(holder: dict[str, Any], key: str, where: str = "") -> dict[str, Any]:
     """Return an object."""
-    value = holder.get(key, _MISSING)
+    value = holder.get(key)
     if type(value) is dict:
         return value
-    raise _unfit(name, value, "an object")
+    raise misfit(holder, key, where, "an object")
 
 
-def number_or_null(holder: dict[str, Any], key: str, name: str, minimum: float = -MAX_NUMBER) -> float | None:
-    """Return a finite number of at least ``minimum``, or None for null; the key itself must be there."""
-    if holder.get(key, _MISSING) is None:
-        return None
-    return number(holder, key, name, minimum)
+def misfit(holder: dict[str, Any], key: str, where: str, wanted: str) -> InvalidRun:
+    """Return the refusal that says what stands under ``key`` and what should."""
+    found = shown(holder[key]) if key in holder else "missing"
+    name = f"{where}{key}"
+    return InvalidRun(f"{name if name.isprintable() else ascii(name)} is {found}; it must be {wanted}")
 
 
 def shown(value: object) -> str:
@@ -73,9 +74,3 @@ def shown(value: object) -> str:
         return "too large for a number"
     word = ascii(value)
     return word if len(word) <= 60 else f"{word[:57]}..."
-
-
-def _unfit(name: str, value: object, wanted: str) -> InvalidRun:
-    if value is _MISSING:
-        return InvalidRun(f"{name} is missing; it must be {wanted}")
-    return InvalidRun(f"{name} is {shown(value)}; it must be {wanted}")

@@ -64,6 +64,13 @@ def use_device(kind: DeviceKind) -> Device:
     return _chosen
 
 
+def chosen_device() -> Device:
+    """The device that `use_device` chose. Raises `RuntimeError` before that."""
+    if _chosen is None:
+        raise RuntimeError("no device is chosen yet: call use_device first")
+    return _chosen
+
+
 def _build(kind: DeviceKind) -> Device:
     if kind == "cpu":
         from trainwright.runner.devices.cpu import CpuDevice

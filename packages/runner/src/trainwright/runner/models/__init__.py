@@ -2,6 +2,6 @@
 
 from trainwright.runner.models.builder import build_model
 from trainwright.runner.models.flops import num_floating_point_operations
-from trainwright.runner.models.transformer_config import padded_vocab_size, transformer_config
+from trainwright.runner.models.transformer_config import transformer_config
 
-__all__ = ["build_model", "num_floating_point_operations", "padded_vocab_size", "transformer_config"]
+__all__ = ["build_model", "num_floating_point_operations", "transformer_config"]

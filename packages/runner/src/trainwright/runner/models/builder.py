@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.sizes import padded_vocabulary
 from trainwright.runner.models.layer_pattern import layer_pattern
-from trainwright.runner.models.layer_spec import local_stack_spec
-from trainwright.runner.models.transformer_config import padded_vocab_size, transformer_config
+from trainwright.runner.models.layer_spec import stack_spec
+from trainwright.runner.models.transformer_config import transformer_config
 
 if TYPE_CHECKING:
     from megatron.core.models.hybrid.hybrid_model import HybridModel
@@ -37,12 +38,13 @@ def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_s
     from megatron.core import parallel_state
     from megatron.core.enums import ModelType
     from megatron.core.models.hybrid.hybrid_model import HybridModel
+    from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 
     stage = chunk if (model.virtual_pipeline_model_parallel_size or 1) > 1 else None
     built = HybridModel(
         config=megatron_config,
-        hybrid_stack_spec=local_stack_spec(qk_layernorm=model.qk_layernorm),
-        vocab_size=padded_vocab_size(model, vocab_size),
+        hybrid_stack_spec=stack_spec(model),
+        vocab_size=padded_vocabulary(model, vocab_size),
         max_sequence_length=model.max_position_embeddings or model.seq_length,
         hybrid_layer_pattern=layer_pattern(model),
         pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
@@ -57,8 +59,6 @@ def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_s
     if model.position_embedding_type == "rope":
         _set_frequencies(built, model)
     for parameter in built.parameters():
-        from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
-
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
     return built
 

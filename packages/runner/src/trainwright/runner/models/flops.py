@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.sizes import padded_vocabulary
 
 PASSES = 3
 """Forward once, backward twice (gradients of inputs and of weights)."""
@@ -13,14 +14,14 @@ OPERATIONS_PER_PRODUCT = 2
 def num_floating_point_operations(config: ConfigContainer, batch_size: int, vocab_size: int | None = None) -> float:
     """Operations of one update over `batch_size` sequences, on all devices together.
 
+    `vocab_size` is the tokenizer's, needed where `config.model.vocab_size` is null.
+
     Counts matrix products only, as do Narayanan et al. 2021 (arXiv:2104.04473, appendix) and Megatron-LM's
     throughput: projections, the feed-forward part, the output layer over the padded vocabulary, and attention at half
     of the full square, since it is causal. What recomputation repeats is not counted.
     """
-    from trainwright.runner.models.transformer_config import padded_vocab_size
-
     model = config.model
-    sequence, vocabulary = model.seq_length, vocab_size or model.vocab_size
+    sequence, vocabulary = model.seq_length, model.vocab_size or vocab_size
     if not (sequence and vocabulary and model.kv_channels and model.num_query_groups and model.ffn_hidden_size):
         raise ValueError("the model's sizes are not resolved")
     hidden, heads, groups, channels = (
@@ -29,6 +30,6 @@ def num_floating_point_operations(config: ConfigContainer, batch_size: int, voca
     projections = hidden * channels * (heads + 2 * groups) + channels * heads * hidden
     scores_and_context = 2 * heads * channels * sequence / 2
     feed_forward = hidden * model.ffn_hidden_size * (3 if model.gated_linear_unit else 2)
-    output = hidden * padded_vocab_size(model, vocabulary)
+    output = hidden * padded_vocabulary(model, vocabulary)
     products = model.num_layers * (projections + scores_and_context + feed_forward) + output
     return float(PASSES * OPERATIONS_PER_PRODUCT * products * sequence * batch_size)

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainwright.recipes.config.model import ModelConfig
+from trainwright.runner.devices import chosen_device
+
 if TYPE_CHECKING:
     from megatron.core.transformer.spec_utils import ModuleSpec
 
 
-def local_stack_spec(*, qk_layernorm: bool) -> ModuleSpec:
+def stack_spec(model: ModelConfig) -> ModuleSpec:
+    """Transformer Engine's layers on a GPU where it is installed, else this package's own."""
+    from megatron.core.extensions.transformer_engine import HAVE_TE
+
+    if chosen_device().kind == "cuda" and HAVE_TE:
+        return _transformer_engine_stack()
+    return _local_stack(qk_layernorm=model.qk_layernorm)
+
+
+def _transformer_engine_stack() -> ModuleSpec:
+    """Megatron Core's own choice of layers for a hybrid model."""
+    from megatron.core.extensions.transformer_engine import TENorm
+    from megatron.core.models.hybrid.hybrid_layer_specs import hybrid_stack_spec
+    from megatron.core.transformer.spec_utils import ModuleSpec
+
+    from trainwright.runner.models.stack import Stack
+
+    return ModuleSpec(module=Stack, params={"final_norm": TENorm}, submodules=hybrid_stack_spec.submodules)
+
+
+def _local_stack(*, qk_layernorm: bool) -> ModuleSpec:
     """Layers of Megatron Core's own linear layers with this package's attention and norm.
 
     Norms keep, in checkpoints, the names that they have inside Transformer Engine's fused layers: one checkpoint
@@ -60,5 +83,7 @@ def local_stack_spec(*, qk_layernorm: bool) -> ModuleSpec:
         ),
     )
     return ModuleSpec(
-        module=Stack, submodules=HybridStackSubmodules(attention_layer=attention, mlp_layer=feed_forward)
+        module=Stack,
+        params={"final_norm": Norm},
+        submodules=HybridStackSubmodules(attention_layer=attention, mlp_layer=feed_forward),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -9,21 +10,21 @@ from megatron.core import tensor_parallel
 from megatron.core.models.hybrid.hybrid_block import HybridStack
 from torch import Tensor
 
-from trainwright.runner.models.norm import Norm
-
 
 class Stack(HybridStack):
-    """`HybridStack` with a final norm of ours, and with random streams that know sequence parallelism.
+    """`HybridStack` with a final norm of choice, and with random streams that know sequence parallelism.
 
     Its own final norm is Transformer Engine's and nothing else. And under sequence parallelism it draws dropout from
     the stream that tensor parallel ranks share, although they hold different parts of the sequence: every part would
     get the same mask.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, final_norm: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(*args, post_layer_norm=False, **kwargs)
         if self.post_process:
-            self.final_norm = Norm(self.config, self.config.hidden_size, self.config.layernorm_epsilon)
+            self.final_norm = final_norm(
+                config=self.config, hidden_size=self.config.hidden_size, eps=self.config.layernorm_epsilon
+            )
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Shapes as in `HybridStack`: [sequence, batch, hidden] in and out."""

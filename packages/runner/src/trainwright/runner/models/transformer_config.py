@@ -7,18 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.config.model import ModelConfig
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
 
 if TYPE_CHECKING:
     import torch
     from megatron.core.transformer import TransformerConfig
-
-
-def padded_vocab_size(model: ModelConfig, vocab_size: int) -> int:
-    """Rows of the embedding: the vocabulary, up to a multiple that every tensor parallel rank shares evenly."""
-    multiple = model.make_vocab_size_divisible_by * model.tensor_model_parallel_size
-    return -(-vocab_size // multiple) * multiple
 
 
 def transformer_config(config: ConfigContainer) -> TransformerConfig:

@@ -9,7 +9,6 @@ from tensorboard.compat.proto import types_pb2
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.plugins.scalar.summary import pb as scalar_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 type Point = tuple[str, int, float | Summary.Value]
@@ -58,5 +57,6 @@ def text_point(name: str, step: int, text: str) -> Point:
 
 def tensor_point(tag: str, step: int, value: float) -> Point:
     """A scalar in the new style, as ``tf.summary.scalar`` writes it."""
-    one = scalar_pb(tag, value).value[0]
-    return tag, step, one
+    tensor = TensorProto(dtype=types_pb2.DT_FLOAT, float_val=[value])
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+    return tag, step, Summary.Value(tag=tag, tensor=tensor, metadata=metadata)

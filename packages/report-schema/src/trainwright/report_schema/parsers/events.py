@@ -1,8 +1,9 @@
 """Decoding one TensorBoard event: the few fields of its protocol buffers that a report needs.
 
 Field numbers are those of ``tensorboard/compat/proto``: ``Event`` (wall_time 1, step 2, summary 5, session_log 7),
-``Summary`` (value 1), ``Summary.Value`` (tag 1, simple_value 2, tensor 8), ``TensorProto`` (dtype 1, tensor_shape 2,
-tensor_content 4, float_val 5, double_val 6, int_val 7, string_val 8, int64_val 10) and ``SessionLog`` (status 1).
+``Summary`` (value 1), ``Summary.Value`` (tag 1, simple_value 2, tensor 8), ``SessionLog`` (status 1) and
+``TensorProto`` (dtype 1, tensor_shape 2, tensor_content 4, float_val 5, double_val 6, int_val 7, string_val 8,
+int64_val 10, half_val 13).
 """
 
 import struct
@@ -14,6 +15,7 @@ _SESSION_START = 1
 
 # TensorProto dtypes that hold a number, by DataType value: how one element is packed in tensor_content.
 _NUMBER_FORMATS = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 17: "<H", 19: "<e", 22: "<I"}
+_BFLOAT16 = 14
 
 
 class Event(NamedTuple):
@@ -74,6 +76,7 @@ def _tensor_value(tensor: bytes) -> float | str | None:
     dtype: int | bytes = 0
     shape = packed = b""
     elements: list[float | str] = []
+    halves: list[float] = []
     for number, wire, content in _fields(tensor):
         if number == 1 and wire == _VARINT:
             dtype = content
@@ -85,13 +88,23 @@ def _tensor_value(tensor: bytes) -> float | str | None:
             elements.extend(_numbers("<f" if number == 5 else "<d", _as_bytes(content)))
         elif number in (7, 10):
             elements.extend(_varints(content))
+        elif number == 13:
+            halves = _varints(content)
         elif number == 8 and wire == _BYTES:
             elements.append(_as_bytes(content).decode("utf-8", "replace"))
+    elements.extend(_from_half_bits(int(bits), bfloat=dtype == _BFLOAT16) for bits in halves)
     if isinstance(dtype, int) and dtype in _NUMBER_FORMATS:
         elements.extend(_numbers(_NUMBER_FORMATS[dtype], packed))
         if not elements and not shape:
             return 0.0  # Elements that are all zero need not be written.
     return elements[0] if len(elements) == 1 else None
+
+
+def _from_half_bits(bits: int, *, bfloat: bool) -> float:
+    """A 16-bit float from its bit pattern; a bfloat16 is the upper half of a 32-bit float."""
+    raw = struct.pack("<I", (bits & 0xFFFF) << 16) if bfloat else struct.pack("<H", bits & 0xFFFF)
+    number: float = struct.unpack("<f" if bfloat else "<e", raw)[0]
+    return number
 
 
 def _numbers(layout: str, packed: bytes) -> list[float]:

@@ -1,5 +1,6 @@
 """How large a run is: parameters, memory of a rank, samples and tokens."""
 
+import math
 from dataclasses import dataclass
 
 from trainwright.recipes.config import ConfigContainer
@@ -57,8 +58,12 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
 
 
 def padded_vocabulary(model: ModelConfig, vocab_size: int) -> int:
-    """Rows of the embedding: `vocab_size` rounded up so that every tensor parallel rank holds as many."""
-    multiple = model.make_vocab_size_divisible_by * model.tensor_model_parallel_size
+    """Rows of the embedding: `vocab_size` rounded up so that every tensor parallel rank holds as many.
+
+    The least common multiple, where Megatron-LM takes the product: padding takes part in the softmax, so a model must
+    not get other padding at another tensor parallel size.
+    """
+    multiple = math.lcm(model.make_vocab_size_divisible_by, model.tensor_model_parallel_size)
     return -(-vocab_size // multiple) * multiple
 
 

@@ -31,7 +31,7 @@ class ModelConfig(Section):
     vocab_size: int | None = Field(default=None, ge=1)
     """Tokens of the vocabulary before padding; null means the tokenizer's."""
     make_vocab_size_divisible_by: int = Field(default=128, ge=1)
-    """The embedding's rows are padded to a multiple of this times the tensor parallel size."""
+    """The embedding's rows are padded to a multiple of this, and of the tensor parallel size."""
     seq_length: int | None = Field(default=None, ge=1)
     """Tokens of one sequence. Follows `dataset.seq_length`, which owns it; setting another value is refused."""
     max_position_embeddings: int | None = Field(default=None, ge=1)

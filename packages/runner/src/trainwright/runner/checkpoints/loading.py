@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,8 +28,6 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
     Raises:
         RunRefused: the checkpoint cannot be read, or belongs to another model.
     """
-    from megatron.core import dist_checkpointing
-
     common = read_common(path)
     remarks = []
     same_topology = common["trainwright"]["topology"] == topology(trainer)
@@ -34,12 +35,7 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
         rng = False
         if trainer.resolved.config.model.hidden_dropout or trainer.resolved.config.model.attention_dropout:
             remarks.append("the topology changed, so dropout draws new random numbers from here on")
-    state = sharded_state(trainer, Progress(), loading=True, optimizer=optimizer, rng=rng)
-    try:
-        with torch.no_grad():
-            loaded = dist_checkpointing.load(state, str(path))
-    except Exception as error:  # whatever torch or Megatron raise for files that do not fit
-        raise RunRefused(f"the checkpoint {path} cannot be loaded into this model: {_first_line(error)}") from error
+    loaded = _fill(sharded_state(trainer, Progress(), loading=True, optimizer=optimizer, rng=rng), path)
     load_weights(trainer, loaded)
     if optimizer:
         trainer.optimizer.load_state_dict(loaded["optimizer"])
@@ -55,15 +51,8 @@ def load_pretrained(trainer: Trainer, path: Path) -> None:
     Raises:
         RunRefused: the checkpoint cannot be read, or belongs to another model.
     """
-    from megatron.core import dist_checkpointing
-
     read_common(path)
-    try:
-        with torch.no_grad():
-            loaded = dist_checkpointing.load(model_state(trainer), str(path))
-    except Exception as error:  # whatever torch or Megatron raise for files that do not fit
-        raise RunRefused(f"the checkpoint {path} cannot be loaded into this model: {_first_line(error)}") from error
-    load_weights(trainer, loaded)
+    load_weights(trainer, _fill(model_state(trainer), path))
     if trainer.optimizer is not None:
         trainer.optimizer.reload_model_params()
 
@@ -77,7 +66,8 @@ def read_common(path: Path) -> dict[str, Any]:
     from megatron.core import dist_checkpointing
 
     try:
-        common = dist_checkpointing.load_common_state_dict(str(path))
+        with _without_remarks():
+            common = dist_checkpointing.load_common_state_dict(str(path))
     except Exception as error:  # whatever torch or Megatron raise for files that do not fit
         raise RunRefused(f"{path} is no readable torch_dist checkpoint: {_first_line(error)}") from error
     if "trainwright" not in common:
@@ -92,6 +82,24 @@ def load_weights(trainer: Trainer, loaded: dict[str, Any]) -> None:
     chunks = unwrap_model(trainer.chunks)
     for number, chunk in enumerate(chunks):
         chunk.load_state_dict(loaded["model" if len(chunks) == 1 else f"model{number}"])
+
+
+def _fill(state: dict[str, Any], path: Path) -> dict[str, Any]:
+    from megatron.core import dist_checkpointing
+
+    try:
+        with _without_remarks(), torch.no_grad():
+            return dist_checkpointing.load(state, str(path))
+    except Exception as error:  # whatever torch or Megatron raise for files that do not fit
+        raise RunRefused(f"the checkpoint {path} cannot be loaded into this model: {_first_line(error)}") from error
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Megatron reads the common part with a call that torch remarks on, twice, for no reason of the user's."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"torch\.distributed\.checkpoint\.")
+        yield
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class Saver:
         self.trainer, self.folder, self.here = trainer, folder, here
         self.last_step: int | None = None
         self._queue: Any = None
+        logging.getLogger("megatron.core.dist_checkpointing.strategies.torch").addFilter(_is_not_about_strategy)
 
     def save(self, progress: Progress, written: Callable[[Path, float], None]) -> None:
         """Save the state after `progress.step` updates; with `checkpoint.async_save` only the copying happens here.
@@ -107,3 +109,8 @@ class Saver:
                 strategy, parallel_state.get_data_parallel_group(with_context_parallel=True)
             )
         return strategy
+
+
+def _is_not_about_strategy(record: logging.LogRecord) -> bool:
+    """Every save advises a strategy whose package (nvidia-resiliency-ext) is not a dependency of this one."""
+    return "MCore's async save is deprecated" not in record.getMessage()

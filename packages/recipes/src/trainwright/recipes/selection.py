@@ -96,9 +96,8 @@ def _recipe(name: str, selection: Selection) -> Recipe:
     tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]
     if tasks:
         raise ConfigError(f"{asked}: there is no {name}; {selection.model} has {', '.join(tasks)}")
-    raise ConfigError(
-        f"{asked}: no such model{did_you_mean(selection.model or '', [recipe.model for recipe in RECIPES])}"
-    )
+    near = did_you_mean(selection.model, [recipe.model for recipe in RECIPES])
+    raise ConfigError(f"{asked}: no such recipe, {name}{near}")
 
 
 def _step(name: str | None) -> str:

@@ -7,13 +7,14 @@ from typing import Any
 from trainwright.recipes.build import build_config
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.fields import field_type
 
 
 def to_yaml(config: ConfigContainer) -> str:
     """Every field, section by section, in the order of the classes; `from_yaml` reads it back to an equal object."""
     import yaml
 
-    return yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True, default_flow_style=False, width=120)
+    return yaml.dump(config.model_dump(), Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
 
 
 def from_yaml(text: str) -> ConfigContainer:
@@ -26,27 +27,48 @@ def from_yaml(text: str) -> ConfigContainer:
         raise ConfigError(f"the configuration is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict) or not all(isinstance(section, dict) for section in tree.values()):
         raise ConfigError("the configuration is not a mapping of sections to fields")
+    for section, fields in tree.items():
+        for field in fields:
+            field_type(f"{section}.{field}")
     return build_config(tree)
+
+
+# YAML 1.2's core schema. PyYAML follows YAML 1.1, where `1e-5` is text, `010` eight, `12:30` a number of minutes, `on`
+# true and a date a date.
+_SCALARS = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+)
+
+
+def _add_scalars(yaml_class: Any) -> None:
+    for tag, pattern, first in _SCALARS:
+        yaml_class.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), first)
+
+
+@cache
+def _dumper() -> Any:
+    """A safe dumper that quotes text which a reader of either YAML would take for something else."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    _add_scalars(Dumper)
+    return Dumper
 
 
 @cache
 def _loader() -> Any:
-    """A safe loader that reads numbers and words as YAML 1.2 does.
-
-    PyYAML follows YAML 1.1: `1e-5` would be text, `010` eight, `12:30` a number of minutes, `on` true, a date a date.
-    """
+    """A safe loader that knows the scalars of YAML 1.2 and no others."""
     import yaml
 
-    class CoreSchemaLoader(yaml.SafeLoader):
+    class Loader(yaml.SafeLoader):
         yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own shape
 
-    for tag, pattern, first in (
-        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-        ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-        ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-        ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-    ):
-        CoreSchemaLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), first)
-    CoreSchemaLoader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
-    CoreSchemaLoader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
-    return CoreSchemaLoader
+    _add_scalars(Loader)
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+    Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
+    return Loader

@@ -26,10 +26,20 @@ HONOURED = frozenset(
 )
 """Fields that act in this version; any other keeps its default."""
 
+SET_ELSEWHERE = {
+    "bf16": "mixed_precision.bf16",
+    "fp16": "mixed_precision.fp16",
+    "fp8": "mixed_precision.fp8",
+    "fp8_recipe": "mixed_precision.fp8_recipe",
+}
+"""Fields of `TransformerConfig` that another section owns."""
+
 
 def extras_act(plan: Plan) -> None:
     """A field that this version does not honour is refused by name, unless it only repeats the default."""
     for name, value in (plan.config.model.model_extra or {}).items():
+        if name in SET_ELSEWHERE:
+            raise ConfigError(f"model.{name} is set by {SET_ELSEWHERE[name]}")
         if name not in HONOURED and value != catalogue.default(name):
             raise ConfigError(
                 f"model.{name}={show(value)} is not available yet; it keeps its default {show(catalogue.default(name))}"

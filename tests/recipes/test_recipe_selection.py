@@ -1,0 +1,97 @@
+"""Selection rules: one recipe, one mode, one step, by the words typed."""
+
+import pytest
+
+from trainwright.recipes import ConfigError, Selection, resolve
+from trainwright.recipes.library import RECIPES, Recipe
+from trainwright.recipes.planned import DATASETS_TO_COME, STEPS_TO_COME, is_planned_recipe
+from trainwright.recipes.presets import PRESETS
+from trainwright.recipes.selection import STEPS, select
+
+
+def message_of(selection: Selection) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(selection, [], world_size=1, device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.model)
+def test_concrete_name_alias_and_model_select_the_same_recipe(recipe: Recipe) -> None:
+    """Three spellings, one configuration."""
+    runs = [
+        resolve(selection, [], world_size=None, device="cuda")
+        for selection in (
+            Selection(recipe=recipe.name),
+            Selection(recipe=recipe.alias),
+            Selection(model=recipe.model, mode="pretrain"),
+        )
+    ]
+    assert len({run.config.model_dump_json() for run in runs}) == 1
+    assert [run.recipe for run in runs] == [recipe.name, recipe.alias, recipe.alias]
+
+
+def test_the_mode_of_a_conventional_name_is_inferred() -> None:
+    assert select(Selection(recipe="vanilla_gpt_pretrain_config")).mode == "pretrain"
+
+
+def test_the_text_step_is_the_default_and_has_two_names() -> None:
+    chosen = [
+        select(Selection(recipe="vanilla_gpt_pretrain_config", step_func=name)).step_func for name in (None, *STEPS)
+    ]
+    assert chosen == ["llm_step", "llm_step", "gpt_step"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "parts"),
+    [
+        (Selection(), ("--recipe", "--model", "none was given")),
+        (Selection(recipe="vanilla_gpt_pretrain_config", model="vanilla_gpt"), ("both were given",)),
+        (Selection(model="llama32_1b"), ("--mode pretrain, sft, lora, dora",)),
+        (Selection(model="lama32_1b", mode="pretrain"), ("no such recipe", "'llama32_1b'")),
+        (Selection(model="vanilla_gpt", mode="sft"), ("vanilla_gpt_sft_config", "has pretrain")),
+        (Selection(recipe="vanilla_gpt_pretrain"), ("no such recipe", "'vanilla_gpt_pretrain_config'")),
+        (Selection(recipe="qqqq"), ("--recipe qqqq: no such recipe",)),
+        (Selection(recipe="llama32_1b_pretrain_config", mode="sft"), ("contradicts", "for pretrain")),
+        (Selection(recipe="llama32_1b_pretrain_config", mode="pretran"), ("allowed are", "'pretrain'")),
+        (Selection(recipe="vanilla_gpt_pretrain_config", step_func="lm_step"), ("no such step", "'llm_step'")),
+        (Selection(recipe="vanilla_gpt_pretrain_config", dataset="mok"), ("no such dataset", "'mock'")),
+    ],
+)
+def test_a_selection_that_selects_nothing_says_why(selection: Selection, parts: tuple[str, ...]) -> None:
+    message = message_of(selection)
+    assert not [part for part in parts if part not in message], message
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(recipe="gpt_oss_20b_sft_8gpu_h100_bf16_config"),
+        Selection(recipe="qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config", mode="pretrain"),
+        Selection(model="gpt_oss_20b", mode="lora"),
+        Selection(model="llama32_1b", mode="sft"),
+        *(Selection(recipe="vanilla_gpt_pretrain_config", dataset=name) for name in DATASETS_TO_COME),
+        *(Selection(recipe="vanilla_gpt_pretrain_config", step_func=name) for name in STEPS_TO_COME),
+    ],
+)
+def test_what_is_planned_is_not_available_yet_and_stands_in_no_list(selection: Selection) -> None:
+    """The answer names what was asked for, and the list of what there is does not hold it."""
+    asked, _, available = message_of(selection).partition("is not available yet; available: ")
+    words = [selection.dataset, selection.step_func, selection.model, selection.recipe]
+    assert next(word for word in words if word and word != "vanilla_gpt_pretrain_config") in asked
+    assert available
+    assert set(available.split(", ")) <= {*PRESETS, *STEPS, *(recipe.alias for recipe in RECIPES)}
+
+
+def test_every_recipe_here_has_a_public_name() -> None:
+    """A recipe is called as its public original, so that knowledge carries over."""
+    assert all(is_planned_recipe(name) for recipe in RECIPES for name in (recipe.name, recipe.alias))
+
+
+def test_a_benchmark_recipe_keeps_its_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--dataset` is refused, whatever it names."""
+    benchmark = Recipe(
+        "x_pretrain_8gpu_h100_bf16_config", "x_pretrain_config", "pretrain", 8, "h100", RECIPES[0].build, True
+    )
+    monkeypatch.setattr("trainwright.recipes.selection.find_recipe", lambda name: benchmark)
+    assert "keeps its own dataset" in message_of(Selection(recipe=benchmark.name, dataset="mock"))

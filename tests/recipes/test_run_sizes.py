@@ -1,0 +1,63 @@
+"""Parameters, bytes, samples and tokens of a run.
+
+That the count equals the model that is built is held by a test of the runner, which has the model.
+"""
+
+import pytest
+from recipes_runs import LLAMA, run
+
+from trainwright.recipes import ConfigError, ResolvedRun, estimate
+
+
+def small(*words: str, **options: object) -> ResolvedRun:
+    return run("model.num_layers=2", "model.hidden_size=8", "model.num_attention_heads=2", *words, **options)  # type: ignore[arg-type]
+
+
+def test_the_published_size_of_llama_32_1b() -> None:
+    """1,235,814,400 parameters with its own vocabulary of 128,256 tokens, as its authors' weights hold."""
+    assert estimate(run("tokenizer.vocab_size=128256", recipe=LLAMA)).parameters == 1_235_814_400
+
+
+def test_the_published_size_of_gpt2_small() -> None:
+    """124,439,808 parameters with 50,257 tokens unpadded, as its authors' weights hold."""
+    words = ("tokenizer.vocab_size=50257", "model.make_vocab_size_divisible_by=1")
+    assert estimate(run(*words)).parameters == 124_439_808
+
+
+def test_samples_and_tokens_are_those_of_the_whole_run() -> None:
+    sizes = estimate(run(recipe=LLAMA, device="cuda"))
+    assert sizes.samples == 1_168_251 * 512
+    assert sizes.tokens == 1_168_251 * 512 * 8192
+
+
+@pytest.mark.parametrize("words", [(), ("model.share_embeddings_and_output_weights=false",)])
+def test_the_fullest_of_one_rank_is_the_model(words: tuple[str, ...]) -> None:
+    sizes = estimate(small(*words))
+    assert sizes.parameters_per_rank == sizes.parameters
+
+
+def test_bytes_follow_types_and_optimizer() -> None:
+    """32 bits: 4 + 4 + 8 bytes a parameter. 16 bits: 2 + 4 + 12."""
+    plain = estimate(small("optimizer.use_distributed_optimizer=false"))
+    count = plain.parameters
+    assert (plain.weight_bytes, plain.gradient_bytes, plain.optimizer_bytes) == (4 * count, 4 * count, 8 * count)
+    assert plain.bytes_per_rank == 16 * count
+    half = estimate(small("optimizer.use_distributed_optimizer=false", device="cuda"))
+    assert (half.weight_bytes, half.gradient_bytes, half.optimizer_bytes) == (2 * count, 4 * count, 12 * count)
+    narrow = estimate(small("ddp.grad_reduce_in_fp32=false", device="cuda"))
+    assert narrow.gradient_bytes == 2 * count
+
+
+def test_the_distributed_optimizer_splits_its_state() -> None:
+    words = ("optimizer.optimizer=sgd", "train.global_batch_size=32")
+    whole = estimate(small(*words, "optimizer.use_distributed_optimizer=false", world_size=4))
+    split = estimate(small(*words, world_size=4))
+    assert split.optimizer_bytes * 4 == whole.optimizer_bytes == 4 * whole.parameters
+    assert estimate(small(*words, "optimizer.sgd_momentum=0", world_size=4)).optimizer_bytes == 0
+
+
+def test_an_unknown_vocabulary_is_asked_for() -> None:
+    resolved = run("tokenizer.tokenizer_type=HuggingFaceTokenizer", "tokenizer.tokenizer_model=/t")
+    with pytest.raises(ConfigError, match=r"model\.vocab_size"):
+        estimate(resolved)
+    assert estimate(resolved, vocab_size=32_000).parameters == estimate(run()).parameters

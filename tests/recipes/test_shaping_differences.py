@@ -1,0 +1,69 @@
+"""Which changed fields make another training of a run."""
+
+import pytest
+from recipes_runs import LLAMA, run, value
+
+from trainwright.recipes import ConfigContainer, shaping_differences
+from trainwright.recipes.shaping import NOT_SHAPING, NOT_SHAPING_SECTIONS, SHAPING_OF_CHECKPOINT
+
+
+def differences(*words: str, world_size: int = 1, recipe: str = LLAMA) -> list[str]:
+    base = run("scheduler.lr_decay_iters=1168251", recipe=recipe).config
+    return shaping_differences(
+        base, run("scheduler.lr_decay_iters=1168251", *words, recipe=recipe, world_size=world_size).config
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "world_size"),
+    [
+        (("model.tensor_model_parallel_size=2", "model.sequence_parallel=true"), 2),
+        (("model.pipeline_model_parallel_size=2", "model.virtual_pipeline_model_parallel_size=2"), 2),
+        (("model.context_parallel_size=2",), 2),
+        (("optimizer.use_distributed_optimizer=false",), 4),
+        (("train.micro_batch_size=4", "train.train_iters=2000000", "train.exit_duration_in_mins=5"), 1),
+        (("checkpoint.save=/x", "checkpoint.load=/y", "checkpoint.save_interval=1", "checkpoint.most_recent_k=2"), 1),
+        (("validation.eval_interval=5", "logger.log_interval=1", "dataset.num_workers=3", "env_vars.A=b"), 1),
+        (("model.recompute_granularity=selective", "profiling.use_pytorch_profiler=true"), 1),
+    ],
+)
+def test_layout_duration_and_logging_do_not_shape(words: tuple[str, ...], world_size: int) -> None:
+    assert differences(*words, world_size=world_size) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("optimizer.lr=1e-4",), ["optimizer.lr: 0.0003 -> 0.0001"]),
+        (("train.global_batch_size=256",), ["train.global_batch_size: 512 -> 256"]),
+        (("rng.seed=7",), ["rng.seed: 1234 -> 7"]),
+        (("scheduler.lr_decay_iters=5000",), ["scheduler.lr_decay_iters: 1168251 -> 5000"]),
+        (("model.softmax_scale=1",), ["model.softmax_scale: null -> 1.0"]),
+        (("mixed_precision=bf16_mixed",), ["mixed_precision.bf16: false -> true"]),
+        (("checkpoint.pretrained_checkpoint=/w",), ["checkpoint.pretrained_checkpoint: null -> /w"]),
+        (
+            ("model.num_layers=8", "dataset.random_seed=1"),
+            ["model.num_layers: 16 -> 8", "dataset.random_seed: 1234 -> 1"],
+        ),
+    ],
+)
+def test_what_shapes_the_training_is_named_with_both_values(words: tuple[str, ...], expected: list[str]) -> None:
+    assert differences(*words) == expected
+
+
+def test_a_longer_run_keeps_its_shape_only_with_its_schedule() -> None:
+    """The decay follows the duration unless it was typed; then extending a run changes nothing."""
+    long, longer = (run(f"train.train_iters={count}").config for count in (1000, 2000))
+    assert shaping_differences(long, longer) == ["scheduler.lr_decay_iters: 1000 -> 2000"]
+
+
+def test_the_exempted_fields_exist() -> None:
+    """A renamed field must not leave its exemption behind."""
+    config = run(recipe=LLAMA, device="cpu").config.model_dump()
+    named = {path for path in NOT_SHAPING | SHAPING_OF_CHECKPOINT}
+    for path in named:
+        section, _, field = path.partition(".")
+        assert section in config
+        assert field in ConfigContainer.model_fields[section].annotation.model_fields or section == "model", path
+    assert set(config) >= NOT_SHAPING_SECTIONS
+    assert value(run(recipe=LLAMA).config, "validation.eval_interval") == 2000

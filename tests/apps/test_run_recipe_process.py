@@ -71,8 +71,8 @@ def test_debug_shows_where_a_refusal_comes_from(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_rank_that_does_not_speak_still_fails(capsys):
-    assert told("program", fail(UsageError("wrong")), speaks=lambda: False) == 2
+def test_a_rank_that_is_silent_still_fails(capsys):
+    assert told("program", fail(UsageError("wrong")), silent=lambda error: True) == 2
     assert capsys.readouterr() == ("", "")
 
 

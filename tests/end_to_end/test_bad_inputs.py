@@ -139,7 +139,7 @@ DATA = (
         ("good.bin", "the vocabulary is 0 to 15"),
     ),
     Bad("mock with files", f"{TINY} --dataset mock dataset.data_path=good", ("mock", "megatron-indexed")),
-    Bad("blend weight", f"{INDEXED} 'dataset.data_path=[0,good,1,good]'", ("dataset.data_path", "above zero")),
+    Bad("blend weight", f"{INDEXED} 'dataset.data_path=[0,good,1,good]'", ("dataset.data_path", "weight", "above")),
     Bad("blend word", f"{INDEXED} 'dataset.data_path=\"1 good heavy good\"'", ("dataset.data_path", "heavy")),
     Bad("split of words", f"{TINY} 'dataset.split=\"90,abc,5\"'", ("dataset.split", "90,abc,5")),
     Bad("negative split", f"{TINY} 'dataset.split=\"-1,1,0\"'", ("dataset.split", "-1,1,0")),
@@ -163,18 +163,13 @@ DIRECTORIES = (
         modes=("dry run",),
     ),
 )
-TABLE = SELECTION + WORDS + FIELDS + TOPOLOGY + DATA + DIRECTORIES
-LATE = (
-    Bad("checkpoint to load is not there", f"{TINY} --load_dir nowhere", ("checkpoint.load", "nowhere")),
-    Bad("weights to start from are not there", f"{TINY} --pretrained_checkpoint nowhere", ("nowhere",)),
-    Bad(
-        "a second writer",
-        f"{TINY} --run-dir busy",
-        ("busy", "process"),
-        prepare=lambda here: SessionLog.open(here / "busy", run_id="busy"),
-    ),
+STARTING_POINTS = (
+    Bad("checkpoint to load is not there", f"{TINY} --load_dir nowhere", ("checkpoint.load=nowhere",)),
+    Bad("step to load is not there", f"{TINY} --load_dir . checkpoint.ckpt_step=7", ("checkpoint.ckpt_step=7",)),
+    Bad("weights are not there", f"{TINY} --pretrained_checkpoint nowhere", ("pretrained_checkpoint=nowhere",)),
+    Bad("wandb is not installed", f"{TINY} logger.wandb_project=mine", ("logger.wandb_project", "install wandb")),
 )
-"""Refused by the runner once its ranks are up, so each of these is a process of its own."""
+TABLE = SELECTION + WORDS + FIELDS + TOPOLOGY + DATA + DIRECTORIES + STARTING_POINTS
 
 
 @pytest.fixture(scope="module")
@@ -237,15 +232,15 @@ def test_a_bad_input_is_refused_in_one_line_and_leaves_nothing(
     del kept
 
 
-@pytest.mark.parametrize("bad", LATE, ids=lambda bad: bad.name)
-def test_what_only_the_runner_can_see_is_refused_alike(bad: Bad, here: Path) -> None:
-    kept = surround(bad, here)
-    before = listing(here)
-    command = [sys.executable, "-m", "trainwright_trainer", *shlex.split(bad.words)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert_refused(bad, done.returncode, done.stdout, done.stderr)
-    assert listing(here) == before
-    del kept
+def test_a_second_writer_is_refused(here: Path) -> None:
+    """What is held by another process is only known once the ranks are up, so this one is a process of its own."""
+    bad = Bad("a second writer", f"{TINY} --run-dir busy", ("busy", "process"))
+    with SessionLog.open(here / "busy", run_id="busy"):
+        before = listing(here)
+        command = [sys.executable, "-m", "trainwright_trainer", *shlex.split(bad.words)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert_refused(bad, done.returncode, done.stdout, done.stderr)
+        assert listing(here) == before
 
 
 def test_only_rank_zero_speaks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,6 +248,15 @@ def test_only_rank_zero_speaks(here: Path, capsys: pytest.CaptureFixture[str]) -
     os.environ.update(WORLD_SIZE="8", RANK="3", LOCAL_RANK="3")
     assert main(["--recipe", "nothing"]) == 2
     assert capsys.readouterr() == ("", "")
+
+
+def test_each_node_tells_of_data_that_it_lacks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 0 may well have the file."""
+    words = shlex.split(f"{INDEXED} train.global_batch_size=16 dataset.data_path=nowhere")
+    for rank, local_rank, told in ((0, 0, True), (3, 3, False), (4, 0, True)):
+        os.environ.update(WORLD_SIZE="8", RANK=str(rank), LOCAL_RANK=str(local_rank))
+        assert main(words) == 2
+        assert ("nowhere" in capsys.readouterr().err) is told
 
 
 def test_the_words_that_the_table_spoils_are_good(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

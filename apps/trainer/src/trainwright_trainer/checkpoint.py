@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,9 +65,7 @@ def inspect(
         raise UsageError(f"{folder.path} holds no complete checkpoint")
     place = folder.complete(chosen)
 
-    from trainwright.runner.checkpoints.loading import read_common
-
-    own = read_common(place)["trainwright"]
+    own = read_counters(place)
     held = read_tensors(place)
     print(place)
     print("  " + ", ".join(f"{name} {value:,}" for name, value in own["progress"].items()))
@@ -78,6 +77,23 @@ def inspect(
         print(f"  {part:<9}  {len(members):>5} tensors  {elements:>16,} elements  {binary(size):>10}  {kinds}")
     for tensor in held if tensors else ():
         print(f"    {tensor.name}  {list(tensor.shape)}  {tensor.dtype}")
+
+
+def read_counters(checkpoint: Path) -> dict[str, dict[str, int]]:
+    """`progress` and `topology` of a checkpoint, read as one process and not as a rank of many.
+
+    Raises:
+        RunRefused: there is no readable checkpoint of ours.
+    """
+    from trainwright.runner.devices import use_device
+
+    use_device("cpu")
+    from trainwright.runner.checkpoints.loading import read_common
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+        counters: dict[str, dict[str, int]] = read_common(checkpoint)["trainwright"]
+    return counters
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`run-recipe --dry-run`: everything is checked, the configuration goes to stdout, what it amounts to to stderr."""
+"""`run-recipe --dry-run`: the configuration goes to stdout, how large the run is goes to stderr."""
 
 from __future__ import annotations
 
@@ -11,21 +11,6 @@ from trainwright_trainer.words import UsageError
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
-
-
-def check(resolved: ResolvedRun, run_dir: Path | None) -> None:
-    """Refuse what the run itself would refuse before its first step, as far as one machine can tell; writes nothing.
-
-    Raises:
-        DataError: the data cannot be used.
-        RunRefused: the run directory cannot be used.
-    """
-    from trainwright.datasets import check_data
-    from trainwright.runner import directory
-
-    run_dir = directory.locate(resolved, run_dir)
-    directory.check(run_dir, directory.with_paths(resolved.config, run_dir))
-    check_data(resolved.config)
 
 
 def show(resolved: ResolvedRun) -> None:

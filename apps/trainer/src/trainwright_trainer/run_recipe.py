@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright_trainer import dry_run, preflight
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.outcome import told
 from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
@@ -23,7 +24,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if wants_help(words):
         print(help_text(), end="")
         return 0
-    return told("run-recipe", lambda: run_recipe(words), speaks=_speaks)
+    return told("run-recipe", lambda: run_recipe(words), silent=_another_rank_tells)
 
 
 def run_recipe(words: Sequence[str]) -> int:
@@ -44,12 +45,10 @@ def run_recipe(words: Sequence[str]) -> int:
             print(f"run-recipe: warning: {warning}", file=sys.stderr)
         if command.dump_env:
             dump_environment()
+    preflight.check(resolved, run_dir)
     if command.dry_run:
-        from trainwright_trainer.dry_run import check, show
-
-        check(resolved, run_dir)
         if here.rank == 0:
-            show(resolved)
+            dry_run.show(resolved)
         return 0
 
     from trainwright.runner.run import run
@@ -97,12 +96,18 @@ def _run_dir(command: Command, resolved: ResolvedRun) -> Path | None:
     return Path(named) if named else None
 
 
-def _speaks() -> bool:
-    """Whether this process is the one that talks: every rank reads the same words, and one line is enough."""
+def _another_rank_tells(error: Exception | None) -> bool:
+    """Whether this process can be silent about an error, because every rank has it and one line is enough.
+
+    Words and configuration are the same on all ranks. Data may be missing on one node only: each node's first rank
+    tells that.
+    """
+    from trainwright.datasets import DataError
     from trainwright.runner.distributed import place
     from trainwright.runner.errors import RunRefused
 
     try:
-        return place().rank == 0
+        here = place()
     except RunRefused:
-        return True
+        return False
+    return (here.local_rank if isinstance(error, DataError) else here.rank) != 0

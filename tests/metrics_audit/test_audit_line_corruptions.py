@@ -1,6 +1,7 @@
 """Corruptions of whole lines and of bytes: refused with the line number, or harmless for the reason beside them."""
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -240,11 +241,14 @@ def test_a_harmless_corruption_leaves_the_summary_as_it_was(run, tmp_path, chang
 
 
 def test_a_log_cut_at_any_byte_of_its_last_line_is_refused_as_an_uncommitted_tail(run, tmp_path):
-    *lines, last = run.lines()
-    for size in range(1, len(last)):
+    log = run.write(tmp_path) / "metrics.jsonl"
+    whole, last = log.stat().st_size, len(run.lines()[-1])
+    for size in range(whole - 1, whole - last, -1):
+        os.truncate(log, size)
         with pytest.raises(InvalidRun, match=r"^metrics.jsonl line 8: uncommitted tail: "):
-            summarize(run.write(tmp_path, raw_log=b"".join(lines) + last[:size]))
-    assert not summarize(run.write(tmp_path, raw_log=b"".join(lines)))["completed"]
+            summarize(tmp_path)
+    os.truncate(log, whole - last)
+    assert not summarize(tmp_path)["completed"]
 
 
 def test_a_torn_tail_of_another_session_is_refused_too(run, tmp_path):

@@ -10,6 +10,7 @@ from trainwright.report_schema.diagnostics import (
     write_diagnostics,
 )
 from trainwright.report_schema.errors import ReportError, UsageError
+from trainwright.report_schema.old_report import Filled, read_old_report
 from trainwright.report_schema.report_file import REPORT_NAME, read_report, write_report
 from trainwright.report_schema.step_aggregation import MetricStats, StepAggregation
 from trainwright.report_schema.training_config import TrainingConfig
@@ -21,6 +22,7 @@ __all__ = [
     "REPORT_NAME",
     "SCHEMA_VERSION",
     "Diagnostics",
+    "Filled",
     "MetricStats",
     "ReportError",
     "StepAggregation",
@@ -29,6 +31,7 @@ __all__ = [
     "TrainingStep",
     "UsageError",
     "read_diagnostics",
+    "read_old_report",
     "read_report",
     "write_diagnostics",
     "write_report",

@@ -43,7 +43,7 @@ def write_report(path: Path | str, report: TrainingResults) -> None:
         ReportError: a value does not fit its field or is not finite, or the file cannot be written.
     """
     check_version(report.schema_version)
-    document = report.model_dump()
+    document = report.model_dump(warnings=False)
     validated(document)  # A field may have been assigned since the report was made.
     write_atomically(Path(path), dump_json(document))
 

@@ -3,6 +3,7 @@
 Each row is typed twice where it can be: as a run and as a dry run, which has to refuse what the run would.
 """
 
+import json
 import os
 import shlex
 import shutil
@@ -257,6 +258,15 @@ def test_each_node_tells_of_data_that_it_lacks(here: Path, capsys: pytest.Captur
         os.environ.update(WORLD_SIZE="8", RANK=str(rank), LOCAL_RANK=str(local_rank))
         assert main(words) == 2
         assert ("nowhere" in capsys.readouterr().err) is told
+
+
+def test_a_refusal_reaches_the_launcher(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """torchrun turns every exit code into 1; the file that the launcher names keeps the real one."""
+    os.environ["TRAINWRIGHT_STATUS_FILE"] = str(here / "status.json")
+    assert main(["--recipe", "nothing"]) == 2
+    status = json.loads((here / "status.json").read_text())
+    assert status["exit_code"] == 2
+    assert "nothing" in status["reason"]
 
 
 def test_the_words_that_the_table_spoils_are_good(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

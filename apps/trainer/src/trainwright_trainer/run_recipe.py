@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright_trainer import dry_run, preflight
 from trainwright_trainer.help_text import help_text
-from trainwright_trainer.outcome import told
+from trainwright_trainer.outcome import one_line, told
 from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
 from trainwright_trainer.words import Command, UsageError, parse, wants_help
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
+    from trainwright.runner.distributed import Place
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -32,20 +34,20 @@ def run_recipe(words: Sequence[str]) -> int:
 
     Raises an error with an `exit_code` for anything that the user can mend.
     """
-    command = parse(words)
-
     from trainwright.runner.distributed import place
 
     here = place()
-    resolved = _resolve(command, here.world_size)
-    run_dir = _run_dir(command, resolved)
-    set_defaults(resolved.config.env_vars)
-    if here.rank == 0:
-        for warning in resolved.warnings:
-            print(f"run-recipe: warning: {warning}", file=sys.stderr)
-        if command.dump_env:
-            dump_environment()
-    preflight.check(resolved, run_dir)
+    with refusal_for_launcher(here):
+        command = parse(words)
+        resolved = _resolve(command, here.world_size)
+        run_dir = _run_dir(command, resolved)
+        set_defaults(resolved.config.env_vars)
+        if here.rank == 0:
+            for warning in resolved.warnings:
+                print(f"run-recipe: warning: {warning}", file=sys.stderr)
+            if command.dump_env:
+                dump_environment()
+        preflight.check(resolved, run_dir)
     if command.dry_run:
         if here.rank == 0:
             dry_run.show(resolved)
@@ -54,6 +56,21 @@ def run_recipe(words: Sequence[str]) -> int:
     from trainwright.runner.run import run
 
     return run(resolved, run_dir=run_dir, deterministic=command.deterministic)
+
+
+@contextmanager
+def refusal_for_launcher(here: Place) -> Iterator[None]:
+    """Leave a refusal where the launcher looks for the outcome, as `run` does from there on."""
+    try:
+        yield
+    except Exception as error:
+        from trainwright.runner.directory import write_status
+        from trainwright.runner.run import STATUS_FILE
+
+        path, code = os.environ.get(STATUS_FILE), getattr(error, "exit_code", None)
+        if path and here.rank == 0 and isinstance(code, int):
+            write_status(Path(path), exit_code=code, reason=one_line(error), session_id=None, step=None)
+        raise
 
 
 def set_defaults(variables: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def build_model(config: ConfigContainer, *, vocab_size: int) -> list[MegatronModule]:
-    """This rank's model chunks, one for each virtual pipeline stage, initialized, in their training type, in training mode.
+    """This rank's model chunks, one for each virtual pipeline stage, initialized and in their training type.
 
     `vocab_size` counts the tokenizer's tokens, before padding. torch.distributed and Megatron Core's parallel state
     are initialized before, and its parallel random streams seeded. Not wrapped for data parallelism. Raises

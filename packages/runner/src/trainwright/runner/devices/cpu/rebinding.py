@@ -27,7 +27,7 @@ def bind_megatron() -> None:
     loaded = [module for name, module in sys.modules.items() if _is_megatron(name)]
     replaced: dict[int, Any] = {}
     for module in loaded:
-        replaced |= _bind(module)
+        replaced |= bind_module(module)
     # A module loaded before may hold a replaced object under a name of its own.
     for module in loaded:
         for name, value in list(vars(module).items()):
@@ -39,7 +39,7 @@ def _is_megatron(name: str) -> bool:
     return name == PACKAGE or name.startswith(PACKAGE + ".")
 
 
-def _bind(module: ModuleType) -> dict[int, Any]:
+def bind_module(module: ModuleType) -> dict[int, Any]:
     """Give a module the view of torch and its replacements; returns them by the identity of what they replace.
 
     Raises `AttributeError` when a name to be replaced is gone: another Megatron Core than the pinned one.
@@ -60,7 +60,7 @@ def _bind(module: ModuleType) -> dict[int, Any]:
 class _BindingLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        _bind(module)
+        bind_module(module)
 
 
 class _MegatronFinder(importlib.abc.MetaPathFinder):

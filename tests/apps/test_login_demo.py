@@ -11,23 +11,15 @@ from trainwright_login import demo
 
 def test_the_plan_is_lines_to_paste() -> None:
     """Each command is one line that a shell splits into a public program and its words, spaces in paths included."""
-    corpus = demo.standard_library()
-    steps = demo.plan(Path("my runs/demo"), Path("my runs/demo/run"), corpus)
+    steps = demo.plan(Path("my runs/demo"), Path("my runs/demo/run"), Path("/usr/lib/python 3"))
     programs = [shlex.split(step.command)[0] for step in steps]
     assert programs == ["trainwright-data", "trainwright", "trainwright", "trainwright", "trainwright", "trainwright"]
     assert not any("\n" in step.command for step in steps)
     prepare, launch, audit = (shlex.split(step.command) for step in steps[:3])
-    assert [str(folder) for folder in corpus] == prepare[2 : 2 + len(corpus)]
+    assert prepare[:5] == ["trainwright-data", "prepare", "/usr/lib/python 3", "--glob", "*.py"]
     assert "my runs/demo/run" in launch
     assert "model.sequence_parallel=true" in launch
     assert audit == ["trainwright", "audit", "my runs/demo/run", "--expect-step", str(demo.STEPS)]
-
-
-def test_the_corpus_is_pythons_own_source() -> None:
-    """Every folder is there, on whatever Python runs this."""
-    folders = demo.standard_library()
-    assert len(folders) == len(demo.CORPUS)
-    assert sum(path.stat().st_size for folder in folders for path in folder.rglob("*.py")) > 1_500_000
 
 
 def test_a_used_folder_is_left_alone(tmp_path: Path) -> None:

@@ -39,9 +39,7 @@ class Meter:
 
 @cache
 def resolved(*overrides):
-    return resolve(
-        Selection(recipe="vanilla_gpt_pretrain_config"), [*SETTINGS, *overrides], world_size=2, device="cpu"
-    )
+    return resolve(Selection(recipe="vanilla_gpt_pretrain_config"), [*SETTINGS, *overrides], world_size=2, device="cpu")
 
 
 def applied(loss, *, grad_norm=1.0, clipped=False, seconds=0.5, lr=0.001, **more):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -140,6 +141,7 @@ def launch(run_dir: Path) -> Any:
     return redact({"launch": said})["launch"]
 
 
+@functools.cache
 def checkout(folder: Path) -> dict[str, Any] | None:
     """Commit of the checkout that `folder` is a tracked part of, and whether tracked files differ; else null."""
     if not _git(folder, "ls-files", "--", "."):

@@ -13,11 +13,13 @@ _SECRET_WORD = (
 )
 """Anywhere in a name: to hide too much costs a look elsewhere. `TOKENIZERS_PARALLELISM`, `GIT_AUTHOR_NAME` stay."""
 
+_PART = r"[\w.\-]{0,64}"
 _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
-_SECRET_OPTION = re.compile(rf"--?[\w.\-]*{_SECRET_WORD}[\w.\-]*", re.IGNORECASE)
+_SECRET_OPTION = re.compile(rf"--?{_PART}{_SECRET_WORD}{_PART}", re.IGNORECASE)
 _WORD = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"']+)"""
 
-# No pattern may begin with a repetition: values of 100 kB occur, and it would be tried anew from each of their letters.
+# Values of 100 kB occur, and a search is tried anew from each of their letters: no pattern begins with a repetition, and
+# what may stand around a secret word has a bound.
 _IN_VALUES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -32,7 +34,7 @@ _IN_VALUES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*", REDACTED),
         (r"(?i)\b(Bearer|Basic)\s+[A-Za-z0-9+/=._\-]{8,}", rf"\1 {REDACTED}"),
         # NAME=secret, "name": "secret" and --name secret, in a command line or a list of settings.
-        (rf"""(?i)({_SECRET_WORD}[\w.\-]*["']?\s*[=:]\s*){_WORD}""", rf"\1{REDACTED}"),
+        (rf"""(?i)({_SECRET_WORD}{_PART}["']?\s{{0,8}}[=:]\s{{0,8}}){_WORD}""", rf"\1{REDACTED}"),
         (rf"""(?i)(?<![^\s"'])({_SECRET_OPTION.pattern}\s+)(?!-){_WORD}""", rf"\1{REDACTED}"),
     )
 )

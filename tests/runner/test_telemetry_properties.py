@@ -1,0 +1,121 @@
+"""Whatever is attempted, the log adds up."""
+
+import json
+import math
+import shutil
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trainwright.metrics_audit.audit import InvalidRun, summarize
+from trainwright.runner.telemetry import Snapshot, Totals
+
+from tests.runner.telemetry_run import TOKENS, applied, records, session, skipped
+
+seconds = st.floats(1e-6, 1e6)
+norms = st.none() | st.floats(0, 1e300) | st.sampled_from([math.nan, math.inf])
+successes = st.builds(
+    applied,
+    st.floats(allow_nan=False, allow_infinity=False),
+    grad_norm=norms,
+    clipped=st.booleans(),
+    seconds=seconds,
+    lr=st.floats(0, 1),
+)
+skips = st.builds(skipped, grad_norm=norms, seconds=seconds)
+happenings = st.lists(successes | skips | st.sampled_from(["checkpoint", "validation", "profiled"]), max_size=30)
+sessions = st.lists(
+    st.tuples(happenings, st.sampled_from(["finish", "interrupt", "fail", "crash"])), min_size=1, max_size=4
+)
+
+
+def live(run_dir, log_interval, start, events, ending):
+    """One session; returns the point that its last checkpoint holds, or the one that it started from."""
+    restored = Snapshot(start, None)
+    with session(
+        run_dir, f"logger.log_interval={log_interval}", start=(start.step, start.tokens, start.skipped_updates)
+    ) as telemetry:
+        for event in events:
+            if event == "checkpoint":
+                restored = telemetry.snapshot()
+                telemetry.checkpoint(run_dir / "checkpoints", 0.1, restored)
+            elif event == "validation":
+                telemetry.validation(1.0, 0.1)
+            elif event == "profiled":
+                telemetry.profiled(0.1)
+            else:
+                telemetry.attempt(event)
+        if ending == "interrupt":
+            restored = telemetry.snapshot()
+            telemetry.checkpoint(run_dir / "checkpoints", 0.1, restored)
+        if ending != "crash":
+            getattr(telemetry, ending)(*([] if ending == "finish" else ["some reason"]))
+        assert telemetry.totals.tokens == start.tokens + TOKENS * sum(not isinstance(event, str) for event in events)
+    return restored
+
+
+def after(restored):
+    total, pending = restored.total, restored.pending
+    if pending is None:
+        return total
+    return Totals(total.step, total.tokens + pending.tokens, total.skipped_updates + pending.skipped_updates)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 5), sessions)
+def test_the_audit_accepts_every_session_with_a_window_and_counts_what_was_logged(log_interval, lives):
+    run_dir = Path(tempfile.mkdtemp())
+    start = Totals(0, 0, 0)
+    try:
+        for events, ending in lives:
+            restored = live(run_dir, log_interval, start, events, ending)
+            check(run_dir, start, [event for event in events if not isinstance(event, str)], ending)
+            start = after(restored)
+    finally:
+        shutil.rmtree(run_dir)
+
+
+def check(run_dir, start, attempts, ending):
+    session_id = json.loads((run_dir / "run.json").read_text())["sessions"][-1]["session_id"]
+    windows = [record for record in records(run_dir, "train") if record["session_id"] == session_id]
+    if not windows:
+        with pytest.raises(InvalidRun, match="no train record"):
+            summarize(run_dir)
+        return
+    summary = summarize(run_dir)
+    assert summary["completed"] == (ending == "finish")
+    assert summary["tokens"] == TOKENS * (summary["updates"] + summary["skipped_updates"])
+    assert summary["last_step"] == start.step + summary["updates"]
+    logged = attempts[: summary["updates"] + summary["skipped_updates"]]
+    successful = [attempt for attempt in logged if attempt.applied]
+    assert summary["updates"] == len(successful) and summary["skipped_updates"] == len(logged) - len(successful)
+    if ending != "crash":
+        # Only skips at the very end are in no window; an interrupted session holds them as pending.
+        assert not any(attempt.applied for attempt in attempts[len(logged) :])
+    norms = [attempt.grad_norm for attempt in logged if attempt.grad_norm is not None]
+    assert summary["gradient_norm_max"] == max((norm for norm in norms if math.isfinite(norm)), default=0.0)
+    assert summary["nonfinite_gradient_norms"] == sum(not math.isfinite(norm) for norm in norms)
+    clipped = sum(attempt.clipped for attempt in successful)
+    assert summary["gradient_clipped_fraction"] == pytest.approx(clipped / len(successful))
+    assert min(window["train_seconds"] for window in windows) > 0
+    losses = [attempt.loss for attempt in successful]
+    for window in windows:
+        own, losses = losses[: window["updates"]], losses[window["updates"] :]
+        exact = float(sum(map(Fraction, own)) / len(own))
+        assert window["loss"] == pytest.approx(exact, rel=1e-12, abs=1e-14 * max(map(abs, own)))
+    traced(run_dir, session_id, attempts, start)
+
+
+def traced(run_dir, session_id, attempts, start):
+    """Each point that the log offers to a next session is the start plus the attempts made before it."""
+    for record in records(run_dir):
+        if record["session_id"] != session_id or "pending" not in record:
+            continue
+        total, pending = record["total"], record["pending"]
+        made = (total["tokens"] + pending["tokens"] - start.tokens) // TOKENS
+        assert total["step"] - start.step == sum(attempt.applied for attempt in attempts[:made])
+        skips = sum(not attempt.applied for attempt in attempts[:made])
+        assert total["skipped_updates"] + pending["skipped_updates"] - start.skipped_updates == skips

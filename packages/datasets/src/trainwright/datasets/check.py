@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainwright.datasets.blend import SplitName, parse_split
 from trainwright.datasets.errors import DataError
 from trainwright.datasets.indexed import check_token_ids
+from trainwright.datasets.provenance import check_tokenizer
 from trainwright.datasets.sources import OpenSplit, open_splits
 from trainwright.datasets.tokenizers import Tokenizer, build_tokenizer
 
@@ -39,7 +40,8 @@ def check_data(config: ConfigContainer) -> None:
         return
     splits = open_splits(dataset, wanted_splits(config))
     for pair in {part.pair.prefix: part.pair for split in splits.values() for part in split.parts}.values():
-        check_token_ids(pair, tokenizer.vocab_size, "dataset")
+        check_tokenizer(pair, tokenizer)
+        check_token_ids(pair, tokenizer.vocab_size)
     _check_cache_folder(dataset, splits)
 
 

@@ -43,7 +43,7 @@ def open_splits(dataset: DatasetConfig, wanted: Iterable[SplitName]) -> dict[Spl
     for source in sources.values():
         for prefix in source.blend.prefixes:
             if prefix not in pairs:
-                pairs[prefix] = open_pair(prefix, source.field)
+                pairs[prefix] = _open(prefix, source.field)
     opened: dict[SplitName, OpenSplit] = {}
     for name in wanted:
         if name not in sources:
@@ -52,6 +52,13 @@ def open_splits(dataset: DatasetConfig, wanted: Iterable[SplitName]) -> dict[Spl
         parts = tuple(_part(pairs[prefix], source, name, dataset) for prefix in source.blend.prefixes)
         opened[name] = OpenSplit(parts, source.blend.weights)
     return opened
+
+
+def _open(prefix: str, field: str) -> IndexedPair:
+    try:
+        return open_pair(prefix)
+    except DataError as error:
+        raise DataError(f"{field}: {error}") from error
 
 
 def _without_data(dataset: DatasetConfig, name: SplitName) -> str:

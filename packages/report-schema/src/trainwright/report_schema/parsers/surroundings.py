@@ -179,22 +179,34 @@ def _scenario_from_path(run_directory: Path) -> Found | None:
 
 
 def _nodes(found: Surroundings) -> dict[str, Found | None]:
-    """The machines: what Slurm reported, else what the run asked for, else this process's own allocation."""
-    nodes = look_up(found.job, ["nodes"], JOB_FILE) or look_up(found.run, ["nodes"], RUN_FILE)
-    if nodes is None or not nodes.value:
-        nodes = found.in_test("nodes") or _from_slurm("SLURM_JOB_NODELIST", number=False)
-    names: Found | None = None
-    if nodes is not None and nodes.value:
-        listed = [nodes.value] if isinstance(nodes.value, str) else nodes.value
-        names = Found(expand_hosts(str(name) for name in listed), nodes.source)
+    """The machines: those that the job ran on, else what it asked for, else this process's own allocation."""
+    ran_on = look_up(found.job, ["nodes"], JOB_FILE) or _described_nodes(found.run_directory)
+    asked_for = look_up(found.run, ["nodes"], RUN_FILE)
+    if asked_for is None or not asked_for.value:
+        asked_for = found.in_test("nodes") or _from_slurm("SLURM_JOB_NODELIST", number=False)
+    names = _expanded(ran_on) or _expanded(asked_for)
     count = look_up(found.job, ["num_nodes"], JOB_FILE)
-    if count is None and names is not None and names.source.startswith(JOB_FILE):
+    if count is None and names is not None and ran_on is not None:
         count = Found(len(names.value), names.source)
     count = count or look_up(found.run, ["nnodes"], RUN_FILE) or found.in_test("num_nodes")
     return {
         "num_nodes": count or _from_slurm("SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
         "nodes": names or Found([], "no source"),
     }
+
+
+def _described_nodes(run_directory: Path) -> Found | None:
+    """The hosts that CloudAI described, one file each: ``metadata/node-HOST.toml``."""
+    hosts = sorted(path.stem.removeprefix("node-") for path in run_directory.glob("metadata/node-*.toml"))
+    return Found(hosts, "metadata/node-*.toml") if hosts else None
+
+
+def _expanded(nodes: Found | None) -> Found | None:
+    """Host names in full; ``None`` where there are none."""
+    if nodes is None or not nodes.value:
+        return None
+    listed = [nodes.value] if isinstance(nodes.value, str) else nodes.value
+    return Found(expand_hosts(str(name) for name in listed), nodes.source)
 
 
 def _from_slurm(*variables: str, number: bool = True) -> Found | None:

@@ -92,14 +92,16 @@ def docs(session: nox.Session) -> None:
     project(session, "pytest", "tests/docs", *session.posargs)
 
 
-@nox.session(python=PYTHON)
+@nox.session(python=PYTHON, reuse_venv=False)
 def login(session: nox.Session) -> None:
-    """The login app alone, from its wheel: its commands work, and no torch came along."""
-    install_wheel(session, "trainwright")
-    project(session, "pytest", "tests/installed/test_login_wheel.py", TRAINWRIGHT_INSTALLED=session.bin)
+    """The login app alone, from its wheel, without and with its extras: it works, and no torch came along."""
+    tests = {"trainwright": "login_wheel", "trainwright[preflight,report]": "login_wheel_with_extras"}
+    for requirement, name in tests.items():
+        install_wheel(session, requirement)
+        project(session, "pytest", f"tests/installed/test_{name}.py", TRAINWRIGHT_INSTALLED=session.bin)
 
 
-@nox.session(python=PYTHON)
+@nox.session(python=PYTHON, reuse_venv=False)
 def trainer(session: nox.Session) -> None:
     """The trainer app alone, from its wheel: it prepares data, trains and resumes."""
     install_wheel(session, "trainwright-trainer")

@@ -7,6 +7,7 @@ import time
 from functools import cache
 
 import torch
+
 from trainwright.metrics_audit.writer import SessionLog
 from trainwright.recipes import Selection, resolve
 from trainwright.runner.telemetry import Attempt, Telemetry, Totals

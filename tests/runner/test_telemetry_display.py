@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from trainwright.runner.telemetry.display import Pace, duration, open_display
-
 from tests.runner.telemetry_run import TOKENS, applied, session, skipped
+
+from trainwright.runner.telemetry.display import Pace, duration, open_display
 
 
 class Terminal(io.StringIO):
@@ -102,6 +102,13 @@ def test_the_terminal_is_left_in_order_when_the_run_fails(tmp_path, monkeypatch)
     assert "\x1b[?25h" in stream.getvalue()
 
 
+def test_streams_that_lead_elsewhere_are_left_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    before = sys.stdout, sys.stderr
+    with session(tmp_path, stream=Terminal()):
+        assert (sys.stdout, sys.stderr) == before
+
+
 def test_no_thread_draws():
     """A thread that holds the screen's lock while a checkpoint forks its writer would hang it."""
     code = (
@@ -125,7 +132,9 @@ def test_the_pace_includes_pauses_and_forgets_the_first_slow_updates():
     assert pace.seconds_for(5) == 10.0
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00:00"), (59.6, "0:01:00"), (3723, "1:02:03"), (360000, "100:00:00")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0:00:00"), (59.6, "0:01:00"), (3723, "1:02:03"), (360000, "100:00:00")]
+)
 def test_durations(seconds, shown):
     assert duration(seconds) == shown
 

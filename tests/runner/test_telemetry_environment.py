@@ -7,9 +7,9 @@ import socket
 import subprocess
 
 import pytest
-from trainwright.runner.telemetry import environment
-
 from tests.runner.telemetry_run import Meter, applied, resolved, session
+
+from trainwright.runner.telemetry import environment
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 import math
 
 import pytest
+from tests.runner.telemetry_run import TOKENS, Meter, applied, records, session, skipped
+
+from trainwright.metrics_audit.all_sessions import summarize_all
 from trainwright.metrics_audit.audit import InvalidRun, summarize
 from trainwright.runner.errors import RunFailed
 from trainwright.runner.telemetry import Pending, Totals
-
-from tests.runner.telemetry_run import TOKENS, Meter, applied, records, session, skipped
 
 NAN, INF = math.nan, math.inf
 
@@ -103,8 +104,9 @@ def test_a_checkpoint_ends_the_window_and_a_resume_starts_where_it_says(tmp_path
     first, second = records(tmp_path, "checkpoint")
     total = {"step": 1, "tokens": 2 * TOKENS, "skipped_updates": 1}
     assert (first["path"], first["seconds"], first["step"]) == ("checkpoints/step_1", 0.25, 1)
-    assert first["total"] == total and first["pending"] == {"skipped_updates": 0, "tokens": 0}
+    assert first["total"] == total == first["restores"] and first["pending"] == {"skipped_updates": 0, "tokens": 0}
     assert second["total"] == total and second["pending"] == {"skipped_updates": 2, "tokens": 2 * TOKENS}
+    assert second["restores"] == {"step": 1, "tokens": 4 * TOKENS, "skipped_updates": 3}
     stop = records(tmp_path)[-1]
     assert (stop["event"], stop["reason"]) == ("session_interrupted", "SIGTERM")
     assert (stop["total"], stop["pending"]) == (second["total"], second["pending"])
@@ -114,11 +116,12 @@ def test_a_checkpoint_ends_the_window_and_a_resume_starts_where_it_says(tmp_path
         telemetry.finish()
     summary = summarize(tmp_path, expect_step=10)
     assert (summary["sessions"], summary["start_step"], summary["updates"]) == (2, 1, 9)
+    assert summarize_all(tmp_path)["totals"]["tokens_lost"] == 0
     # The grid of steps is the run's, not the session's.
     assert [record["step"] for record in records(tmp_path, "train")] == [1, 4, 8, 10]
 
 
-def test_a_checkpoint_that_completes_later_is_logged_with_the_point_that_it_holds(tmp_path):
+def test_a_checkpoint_that_completes_later_says_what_it_restores(tmp_path):
     with session(tmp_path) as telemetry:
         telemetry.attempt(applied(3.0))
         point = telemetry.snapshot()
@@ -127,8 +130,11 @@ def test_a_checkpoint_that_completes_later_is_logged_with_the_point_that_it_hold
         telemetry.checkpoint(tmp_path / "checkpoints" / "step_1", 3.0, point)
         telemetry.finish()
     checkpoint = records(tmp_path, "checkpoint")[0]
-    assert checkpoint["step"] == 1 and checkpoint["total"] == {"step": 1, "tokens": TOKENS, "skipped_updates": 0}
-    assert summarize(tmp_path, expect_step=3)["updates"] == 3
+    assert checkpoint["restores"] == {"step": 1, "tokens": TOKENS, "skipped_updates": 0}
+    assert checkpoint["total"] == {"step": 3, "tokens": 3 * TOKENS, "skipped_updates": 0}
+    with session(tmp_path, start=(1, TOKENS, 0)) as telemetry:
+        telemetry.attempt(applied(2.0))
+    assert summarize_all(tmp_path)["totals"]["tokens_lost"] == 2 * TOKENS
 
 
 def test_a_window_without_a_success_is_not_written(tmp_path):
@@ -199,7 +205,10 @@ def test_an_attempt_that_cannot_be_true_is_refused_and_not_counted(tmp_path, att
 
 
 def test_an_attempt_of_another_batch_size_is_refused(tmp_path):
-    with session(tmp_path, "train.global_batch_size=8") as telemetry, pytest.raises(ValueError, match="64 tokens.*128"):
+    with (
+        session(tmp_path, "train.global_batch_size=8") as telemetry,
+        pytest.raises(ValueError, match=r"64 tokens.*128"),
+    ):
         telemetry.attempt(applied(1.0))
 
 

@@ -1,6 +1,7 @@
 """Secrets are hidden, and what is no secret stays readable."""
 
 import pytest
+
 from trainwright.runner.telemetry.redaction import REDACTED, redact, redact_text
 
 HEX = "0123456789abcdef0123456789abcdef01234567"

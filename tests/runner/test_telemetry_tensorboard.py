@@ -5,10 +5,10 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+from tests.runner.telemetry_run import TOKENS, Meter, applied, session, skipped
+
 from trainwright.runner.errors import RunFailed, RunRefused
 from trainwright.runner.telemetry.event_file import EventFile
-
-from tests.runner.telemetry_run import TOKENS, Meter, applied, session, skipped
 
 UPDATE_TAGS = {
     "lm loss", "iteration-time", "learning-rate", "grad-norm", "batch-size",

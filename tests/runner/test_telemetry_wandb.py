@@ -7,10 +7,10 @@ import sys
 import types
 
 import pytest
+from tests.runner.telemetry_run import TOKENS, applied, records, resolved, session, skipped
+
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.telemetry import weights_and_biases
-
-from tests.runner.telemetry_run import TOKENS, applied, records, resolved, session, skipped
 
 ASKED = "logger.wandb_project=project"
 
@@ -112,3 +112,13 @@ def test_the_event_file_is_closed_even_when_wandb_fails_to_finish(calls, tmp_pat
         telemetry.finish()
     assert len(closed) == 1
     assert records(tmp_path)[-1]["event"] == "session_end"
+
+
+def test_a_failing_run_keeps_its_own_error_when_wandb_fails_too(calls, tmp_path, monkeypatch):
+    def failing(self, *, exit_code):
+        raise RuntimeError("the network is gone")
+
+    monkeypatch.setattr(weights_and_biases.WandbRun, "close", failing)
+    with pytest.raises(ValueError, match="the cause"), session(tmp_path, ASKED):
+        raise ValueError("the cause")
+    assert records(tmp_path)[-1]["reason"] == "the cause"

@@ -136,6 +136,8 @@ class TerminalLine:
         self._progress: Any = Progress(
             BarColumn(bar_width=16), MofNCompleteColumn(), numbers,
             console=Console(file=stream), auto_refresh=False,
+            # What others print goes above the bar, but not if its stream leads elsewhere, as with `2> errors.log`.
+            redirect_stdout=sys.stdout.isatty(), redirect_stderr=sys.stderr.isatty(),
         )  # fmt: skip
         self._task = self._progress.add_task("", total=train_iters, completed=step, numbers="")
         self._shown = 0.0

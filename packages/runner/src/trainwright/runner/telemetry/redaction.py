@@ -18,8 +18,8 @@ _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
 _SECRET_OPTION = re.compile(rf"--?{_PART}{_SECRET_WORD}{_PART}", re.IGNORECASE)
 _WORD = r"""(?:"[^"]*"|'[^']*'|[^\s,;&"']+)"""
 
-# Values of 100 kB occur, and a search is tried anew from each of their letters: no pattern begins with a repetition, and
-# what may stand around a secret word has a bound.
+# Values of 100 kB occur, and a search is tried anew from each of their letters: no pattern begins with a repetition,
+# and what may stand around a secret word has a bound.
 _IN_VALUES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (

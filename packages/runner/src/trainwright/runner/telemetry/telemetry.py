@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
@@ -167,15 +168,23 @@ class Telemetry:
     def checkpoint(self, path: str | os.PathLike[str], seconds: float, snapshot: Snapshot | None = None) -> None:
         """A checkpoint is complete at `path` (absolute, or relative to the working directory).
 
-        `snapshot` is the point that it holds, if updates have been made since: a background save ends later.
+        `snapshot` is what it holds, if attempts have been made since: a background save ends later. The record then
+        still says where the log stands, and `restores` where a session will start from it: after a window that
+        `snapshot` ended.
         """
-        point = self.snapshot() if snapshot is None else snapshot
+        current = self.snapshot()
+        restores = (snapshot or current).point
         relative = os.path.relpath(path, self._run_dir)
         with _errors_as(RunFailed):
             self._records.write(
-                names.CHECKPOINT, step=point.total.step, path=relative, seconds=seconds, **point.fields()
+                names.CHECKPOINT,
+                step=current.total.step,
+                path=relative,
+                seconds=seconds,
+                restores=asdict(restores),
+                **current.fields(),
             )
-            self._display.say(f"step {point.total.step} | saved {relative} | {seconds:.1f} s")
+            self._display.say(f"step {restores.step} | saved {relative} | {seconds:.1f} s")
 
     def profiled(self, seconds: float) -> None:
         """So many seconds of this session went into profiling."""
@@ -191,7 +200,7 @@ class Telemetry:
 
     def fail(self, reason: str) -> None:
         """The session ends in an error. Writes what can be written, and does not raise: the error matters more."""
-        with contextlib.suppress(RunError, ValueError):
+        with contextlib.suppress(Exception):
             self._end(FAILED, exit_code=1, reason=reason)
 
     def close(self) -> None:

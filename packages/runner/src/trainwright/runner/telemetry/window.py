@@ -49,10 +49,16 @@ class Pending:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A point that a checkpoint restores: a session that starts from it starts at `total` plus `pending`."""
+    """A point of the run as the session log has it: the start plus all windows, and what no window holds yet."""
 
     total: Totals
     pending: Pending
+
+    @property
+    def point(self) -> Totals:
+        """Both together: where a session starts that restores a checkpoint of this point."""
+        total, pending = self.total, self.pending
+        return Totals(total.step, total.tokens + pending.tokens, total.skipped_updates + pending.skipped_updates)
 
     def fields(self) -> dict[str, Any]:
         """As the session log writes it."""

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from trainwright.datasets import DataError
+from trainwright.runner.errors import RunRefused
+from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import told
 from trainwright_trainer.process import refuse_lonely_world_size, requested_world_size
 from trainwright_trainer.words import UsageError
@@ -71,9 +74,25 @@ def test_debug_shows_where_a_refusal_comes_from(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_rank_that_is_silent_still_fails(capsys):
-    assert told("program", fail(UsageError("wrong")), silent=lambda error: True) == 2
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize(
+    ("rank", "local_rank", "error", "line"),
+    [
+        (0, 0, UsageError("wrong"), "program: wrong\n"),
+        (3, 3, UsageError("wrong"), ""),
+        (8, 0, UsageError("wrong"), ""),
+        (3, 3, DataError("missing"), ""),
+        (8, 0, DataError("missing"), "program: missing\n"),
+        (0, 0, RunRefused("damaged"), "program: damaged\n"),
+        (3, 3, RunRefused("damaged"), "program: damaged (rank 3)\n"),
+    ],
+)
+def test_what_all_ranks_know_is_said_once(monkeypatch, capsys, rank, local_rank, error, line):
+    """A rank that knows something alone is told apart by still being alive after a while."""
+    monkeypatch.setattr("trainwright_trainer.one_voice.PATIENCE_SECONDS", 0.0)
+    for name, value in {"WORLD_SIZE": 16, "RANK": rank, "LOCAL_RANK": local_rank}.items():
+        monkeypatch.setenv(name, str(value))
+    assert told("program", fail(error), tell=tell_once) == 2
+    assert capsys.readouterr() == ("", line)
 
 
 def test_an_interrupt_from_the_keyboard_is_no_traceback(capsys):

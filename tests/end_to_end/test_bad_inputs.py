@@ -190,6 +190,7 @@ def here(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     for file in corpus.glob("good.*"):
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("trainwright_trainer.one_voice.PATIENCE_SECONDS", 0.0)
     before = dict(os.environ)
     for name in before:
         if name.startswith(("SLURM_", "TRAINWRIGHT_")) or name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):

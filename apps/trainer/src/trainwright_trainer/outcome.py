@@ -8,27 +8,30 @@ from collections.abc import Callable
 DEBUG = "TRAINWRIGHT_DEBUG"
 
 
-def told(program: str, body: Callable[[], int], *, silent: Callable[[Exception | None], bool] | None = None) -> int:
+def say(error: BaseException, line: str) -> None:
+    """Print the line to stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def told(program: str, body: Callable[[], int], *, tell: Callable[[BaseException, str], None] = say) -> int:
     """Run `body` and return its exit code; an error that is meant for a person becomes one line on stderr.
 
-    Such an error is one that says its own `exit_code`. Any other is a fault of ours and passes through with its
-    traceback. `silent` says whether another process tells it (null stands for an interrupt from the keyboard).
+    Such an error is one that says its own `exit_code`, or an interrupt from the keyboard. Any other is a fault of ours
+    and passes through with its traceback. `tell` decides whether and how this process says the line.
     """
     try:
         return body()
+    except KeyboardInterrupt as interrupt:
+        tell(interrupt, f"{program}: interrupted")
+        return 1
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if not isinstance(code, int):
             raise
-        if silent is None or not silent(error):
-            if os.environ.get(DEBUG) == "1":
-                traceback.print_exc()
-            print(f"{program}: {one_line(error)}", file=sys.stderr)
+        if os.environ.get(DEBUG) == "1":
+            traceback.print_exc()
+        tell(error, f"{program}: {one_line(error)}")
         return code
-    except KeyboardInterrupt:
-        if silent is None or not silent(None):
-            print(f"{program}: interrupted", file=sys.stderr)
-        return 1
 
 
 def one_line(error: Exception) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from trainwright_trainer import dry_run, preflight
 from trainwright_trainer.help_text import help_text
+from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
 from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
 from trainwright_trainer.words import Command, UsageError, parse, wants_help
@@ -26,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if wants_help(words):
         print(help_text(), end="")
         return 0
-    return told("run-recipe", lambda: run_recipe(words), silent=_another_rank_tells)
+    return told("run-recipe", lambda: run_recipe(words), tell=tell_once)
 
 
 def run_recipe(words: Sequence[str]) -> int:
@@ -111,20 +112,3 @@ def _run_dir(command: Command, resolved: ResolvedRun) -> Path | None:
         raise UsageError(f"--run-dir {command.run_dir} and logger.run_dir={field} contradict each other; give one")
     named = command.run_dir or field
     return Path(named) if named else None
-
-
-def _another_rank_tells(error: Exception | None) -> bool:
-    """Whether this process can be silent about an error, because every rank has it and one line is enough.
-
-    Words and configuration are the same on all ranks. Data may be missing on one node only: each node's first rank
-    tells that.
-    """
-    from trainwright.datasets import DataError
-    from trainwright.runner.distributed import place
-    from trainwright.runner.errors import RunRefused
-
-    try:
-        here = place()
-    except RunRefused:
-        return False
-    return (here.local_rank if isinstance(error, DataError) else here.rank) != 0

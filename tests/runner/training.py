@@ -70,13 +70,19 @@ def train_on(world_size: int, run_dir: Path, data: str, *words: str) -> int:
 def train_until(when: str, world_size: int, run_dir: Path, data: str, *words: str) -> int:
     """Like `train`, and every rank is hit on the way.
 
-    `when` is `SIGTERM 3`: that signal once three updates are in the log, or `SIGKILL 3 0.05`: fifty milliseconds later.
+    `when` is `SIGTERM 3`: that signal once three updates are in the log; `SIGKILL 3 0.05`: fifty milliseconds later; or
+    `SIGKILL saving 0.01`: ten milliseconds into the writing of a checkpoint.
     """
-    name, step, *delay = when.split()
+    name, moment, *delay = when.split()
+
+    def come() -> bool:
+        if moment == "saving":
+            return any((run_dir / "checkpoints").glob(".partial_*/*"))
+        return steps_logged(run_dir) >= int(moment)
 
     def hit() -> None:
-        while steps_logged(run_dir) < int(step):
-            time.sleep(0.002)
+        while not come():
+            time.sleep(0.001)
         time.sleep(float(delay[0]) if delay else 0)
         os.kill(os.getpid(), getattr(signal, name))
 

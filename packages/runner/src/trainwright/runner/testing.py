@@ -43,7 +43,7 @@ def run_ranks(function: Callable[..., Any], world_size: int, *arguments: Any, ti
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
-        process = context.Process(target=_rank, args=(sender, environment, function, arguments), daemon=True)
+        process = context.Process(target=_rank, args=(sender, environment, function, arguments))
         process.start()
         sender.close()
         pipes.append(receiver)

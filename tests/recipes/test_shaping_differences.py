@@ -4,7 +4,7 @@ import pytest
 from recipes_runs import LLAMA, run, value
 
 from trainwright.recipes import ConfigContainer, shaping_differences
-from trainwright.recipes.shaping import NOT_SHAPING, NOT_SHAPING_SECTIONS, SHAPING_OF_CHECKPOINT
+from trainwright.recipes.comparison import NOT_SHAPING, NOT_SHAPING_SECTIONS, SHAPING_OF_CHECKPOINT
 
 
 def differences(*words: str, world_size: int = 1, recipe: str = LLAMA) -> list[str]:

@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trainwright.recipes.comparison import shaping_differences
     from trainwright.recipes.config import ConfigContainer
     from trainwright.recipes.errors import ConfigError
     from trainwright.recipes.flags import FLAGS, Flag
     from trainwright.recipes.pipeline import ResolvedRun, resolve
     from trainwright.recipes.selection import Selection
-    from trainwright.recipes.shaping import shaping_differences
     from trainwright.recipes.sizes import Estimate, estimate
     from trainwright.recipes.yaml_text import from_yaml, to_yaml
 
@@ -42,7 +42,7 @@ _HOME = {
     "estimate": "sizes",
     "from_yaml": "yaml_text",
     "resolve": "pipeline",
-    "shaping_differences": "shaping",
+    "shaping_differences": "comparison",
     "to_yaml": "yaml_text",
 }
 

@@ -56,7 +56,13 @@ def _dumper() -> Any:
     class Dumper(yaml.SafeDumper):
         pass
 
+    def text(dumper: Any, value: str) -> Any:
+        # PyYAML escapes line breaks of any kind in double quotes only; elsewhere some come back as blanks.
+        style = None if value.isprintable() else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
     _add_scalars(Dumper)
+    Dumper.add_representer(str, text)
     return Dumper
 
 

@@ -1,4 +1,4 @@
-"""Which fields shape the training, so that changing one makes another run of it."""
+"""In what two configurations differ, and which differences make another training of a run."""
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.draft import show
@@ -53,29 +53,36 @@ SHAPING_OF_CHECKPOINT = frozenset({"checkpoint.pretrained_checkpoint"})
 """Where the weights come from; the other fields of the section are paths and intervals."""
 
 
+def differences(old: ConfigContainer, new: ConfigContainer) -> list[str]:
+    """`section.field: old -> new` for every field that differs."""
+    before, after = listed(old), listed(new)
+    return [
+        f"{path}: {before.get(path, 'null')} -> {after.get(path, 'null')}"
+        for path in dict.fromkeys([*before, *after])
+        if before.get(path, "null") != after.get(path, "null")
+    ]
+
+
 def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]:
-    """`section.field: old -> new` for every field in which the two would train differently.
+    """The differences with which the two would train differently.
 
     Topology, micro batch size, duration, logging, checkpoint paths and intervals, validation, and fused kernels do
     not count: Megatron Core gives the same training for them up to the order of summation.
     """
-    before, after = _shaping_values(old), _shaping_values(new)
-    return [
-        f"{path}: {show(before.get(path))} -> {show(after.get(path))}"
-        for path in dict.fromkeys([*before, *after])
-        if before.get(path) != after.get(path)
-    ]
+    return [line for line in differences(old, new) if _shapes(line.partition(": ")[0])]
 
 
-def _shaping_values(config: ConfigContainer) -> dict[str, object]:
+def listed(config: ConfigContainer) -> dict[str, str]:
+    """`section.field` -> value, as a user would type it."""
     return {
-        f"{section}.{field}": value
+        f"{section}.{field}": show(value)
         for section, fields in config.model_dump().items()
-        if section not in NOT_SHAPING_SECTIONS
         for field, value in fields.items()
-        if _shapes(section, f"{section}.{field}")
     }
 
 
-def _shapes(section: str, path: str) -> bool:
-    return path in SHAPING_OF_CHECKPOINT if section == "checkpoint" else path not in NOT_SHAPING
+def _shapes(path: str) -> bool:
+    section = path.partition(".")[0]
+    if section == "checkpoint":
+        return path in SHAPING_OF_CHECKPOINT
+    return section not in NOT_SHAPING_SECTIONS and path not in NOT_SHAPING

@@ -1,0 +1,95 @@
+"""`trainwright recipes`: what there is, what one holds, and in what two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from trainwright.recipes import ResolvedRun
+
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="List recipes, or show what one holds."
+)
+
+Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, as run-recipe takes them.")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="The device whose layer is laid over the recipe.")]
+WorldSize = Annotated[
+    int | None, typer.Option("--world-size", "--world_size", metavar="N", help="Ranks; the recipe's own by default.")
+]
+
+
+class MissingExtra(Exception):
+    """The command needs a package that is not installed."""
+
+    exit_code = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `trainwright recipes` on the words after it and return the exit code. Raises errors with an `exit_code`."""
+    if find_spec("trainwright.recipes") is None:
+        raise MissingExtra("recipes needs the extra 'preflight': pip install 'trainwright[preflight]'")
+    return int(app(list(arguments), prog_name="trainwright recipes", standalone_mode=False) or 0)
+
+
+@app.command("list")
+def list_recipes() -> None:
+    """Print every recipe: its name, what --model and --mode select it, and what it was written for."""
+    from trainwright.recipes.library import RECIPES
+
+    rows = [("NAME", "MODEL", "TASK", "GPUS", "HARDWARE")]
+    rows += [(recipe.alias, recipe.model, recipe.task, str(recipe.world_size), recipe.hardware) for recipe in RECIPES]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    words: Words = None,
+    device: Device = "cuda",
+    world_size: WorldSize = None,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="One field a line, and where its value comes from.")
+    ] = False,
+) -> None:
+    """Print the configuration of a recipe as YAML, complete and checked."""
+    from trainwright.recipes import to_yaml
+
+    resolved = _resolve(name, words, device, world_size)
+    if not sources:
+        print(to_yaml(resolved.config), end="")
+        return
+    from trainwright.recipes.comparison import listed
+
+    for path, value in listed(resolved.config).items():
+        print(f"{path}={value}  # {resolved.sources[path]}")
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="NAME")],
+    new: Annotated[str, typer.Argument(metavar="NAME|KEY=VALUE", help="Another recipe, or the first override.")],
+    words: Words = None,
+    device: Device = "cuda",
+    world_size: WorldSize = None,
+) -> None:
+    """Print the fields in which two recipes differ, or a recipe with overrides from the recipe itself."""
+    from trainwright.recipes.comparison import differences
+
+    words = words or []
+    if "=" in new:
+        new, words = old, [new, *words]
+    before, after = _resolve(old, None, device, world_size), _resolve(new, words, device, world_size)
+    for line in differences(before.config, after.config):
+        print(line)
+
+
+def _resolve(name: str, words: list[str] | None, device: Literal["cpu", "cuda"], world_size: int | None) -> ResolvedRun:
+    from trainwright.recipes import Selection, resolve
+
+    return resolve(Selection(recipe=name), words or [], world_size=world_size, device=device)

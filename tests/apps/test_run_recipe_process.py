@@ -10,7 +10,7 @@ from trainwright.datasets import DataError
 from trainwright.runner.errors import RunRefused
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import told
-from trainwright_trainer.process import refuse_lonely_world_size, requested_world_size
+from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
 from trainwright_trainer.words import UsageError
 
 
@@ -49,6 +49,29 @@ def test_one_process_of_a_world_of_two_is_refused(monkeypatch):
         refuse_lonely_world_size()
     monkeypatch.setenv("RANK", "0")
     refuse_lonely_world_size()
+
+
+@pytest.mark.parametrize(
+    ("file", "visible", "torch", "device"),
+    [
+        ("nvidia0", None, "2.9.0", "cuda"),
+        ("nvidia0", "0,1", "2.9.0+cu128", "cuda"),
+        ("dxg", None, "2.9.0", "cuda"),
+        ("null", None, "2.9.0", "cpu"),
+        ("nvidiactl", None, "2.9.0", "cpu"),
+        ("nvidia0", "", "2.9.0", "cpu"),
+        ("nvidia0", "-1", "2.9.0", "cpu"),
+        ("nvidia0", None, "2.9.0+cpu", "cpu"),
+    ],
+)
+def test_auto_takes_a_gpu_that_is_there_and_that_torch_can_use(monkeypatch, tmp_path, file, visible, torch, device):
+    (tmp_path / file).touch()
+    monkeypatch.setattr("trainwright_trainer.process.DEVICE_FILES", tmp_path)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: torch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert auto_device() == device
 
 
 def fail(error):

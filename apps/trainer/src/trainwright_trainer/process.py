@@ -6,6 +6,8 @@ from typing import Literal
 
 from trainwright_trainer.words import UsageError
 
+DEVICE_FILES = Path("/dev")
+
 
 def requested_world_size() -> int | None:
     """The number of ranks that a dry run checks against; null where nobody asked for a number.
@@ -48,5 +50,5 @@ def auto_device() -> Literal["cpu", "cuda"]:
 
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
     # On Linux each GPU is a device file; under Windows' Linux all of them are /dev/dxg.
-    present = any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "dxg"))
+    present = any(any(DEVICE_FILES.glob(pattern)) for pattern in ("nvidia[0-9]*", "dxg"))
     return "cuda" if present and not hidden and "+cpu" not in version("torch") else "cpu"

@@ -102,6 +102,8 @@ def open_pair(prefix: str) -> IndexedPair:
         )
     if sequences == 0:
         raise DataError(f"{idx} holds no sequence")
+    with _opened(data):
+        pass  # it will be mapped, which says less when it may not be read
     tokens = _check_index(idx, sequences, entries, dtype)
     _check_bin_size(data, idx, tokens, dtype)
     return IndexedPair(prefix, dtype, sequences, entries - 1, tokens, sha256_of(idx))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,6 +37,10 @@ from trainwright.recipes.config import ConfigContainer
 
 SURPLUS = 0.005
 """Samples built above those that a weight asks for, as a fraction (mid_level_dataset_surplus of Megatron Core)."""
+
+for _module in ("gpt_dataset", "blended_dataset"):
+    # They warn that indices are not cached; they are, by IndexCache.
+    logging.getLogger(f"megatron.core.datasets.{_module}").setLevel(logging.ERROR)
 
 Built = tuple[dict[SplitName, Dataset[Any]], str]
 """The datasets, and a digest of the data that they read."""

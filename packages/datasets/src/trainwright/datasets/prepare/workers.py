@@ -53,8 +53,10 @@ def _first(pending: deque[tuple[Chunk, Future[Encoded]]]) -> tuple[Chunk, Encode
 def _start(encoder: Encoder) -> None:
     global _encode
     _encode = encoder.encode
-    # Ctrl-C reaches every process of the terminal; the parent ends the workers.
+    # Ctrl-C reaches every process of the terminal: the parent, which has files to clean up, ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whatever the parent does on SIGTERM, a worker ends: the pool waits for ever for one that does not.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _encode_one(chunk: Chunk) -> Encoded:

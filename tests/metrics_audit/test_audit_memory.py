@@ -15,7 +15,8 @@ from trainwright.metrics_audit.all_sessions import summarize_all
 from trainwright.metrics_audit.audit import summarize
 def peak():
     return next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-work = {"summarize": summarize, "summarize_all": summarize_all, "hoard": lambda path: list(open(path + "/metrics.jsonl"))}
+work = {"summarize": summarize, "summarize_all": summarize_all}
+work["hoard"] = lambda path: list(open(path + "/metrics.jsonl"))
 work[sys.argv[1]](sys.argv[2])
 before = peak()
 work[sys.argv[1]](sys.argv[3])

@@ -98,6 +98,11 @@ def words(line: str) -> list[str]:
         ("model.apply_rope_fusion=true", 1, ("model.apply_rope_fusion=true needs a GPU",)),
         ("model.cross_entropy_loss_fusion=true", 1, ("cross_entropy_loss_fusion=true needs a GPU",)),
         ("ddp.average_in_collective=true", 1, ("average_in_collective=true needs a GPU",)),
+        (
+            "model.recompute_granularity=selective model.recompute_modules=[mlp,layernorm]",
+            1,
+            ("recompute_modules: layernorm needs a GPU",),
+        ),
         ("model.attention_backend=flash", 1, ("attention_backend=flash needs a GPU",)),
         ("optimizer.use_precision_aware_optimizer=true", 1, ("needs a GPU",)),
     ],

@@ -34,6 +34,8 @@ def switches_fit_device(plan: Plan) -> None:
     for path in CPU_ONLY_OFF:
         if plan.draft[path]:
             raise ConfigError(f"{path}=true needs a GPU; leave it out on --device cpu")
+    if "layernorm" in (plan.draft["model.recompute_modules"] or ()):
+        raise ConfigError("model.recompute_modules: layernorm needs a GPU; core_attn and mlp do not")
     if plan.config.optimizer.use_precision_aware_optimizer:
         raise ConfigError("optimizer.use_precision_aware_optimizer=true needs a GPU; leave it out on --device cpu")
     if plan.config.model.attention_backend not in ("auto", "local"):

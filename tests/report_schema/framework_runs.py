@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from report_events import text_point, write_events
+from tests.report_schema.report_events import text_point, write_events
 
 DATA = Path(__file__).parent / "data"
 MEGATRON_CASE = DATA / "megatron_lm" / "gpt3_mcore_tp4_pp1_resume_torch_dist"

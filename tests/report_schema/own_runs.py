@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from report_events import write_events
+from tests.report_schema.report_events import write_events
 
 CONTAINER: dict[str, Any] = {
     "model": {

@@ -10,9 +10,9 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_events import record, scalar_event, tensor_point, text_point, write_events
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tests.report_schema.report_events import record, scalar_event, tensor_point, text_point, write_events
 
 from trainwright.report_schema.errors import ReportError
 from trainwright.report_schema.parsers import records as records_module

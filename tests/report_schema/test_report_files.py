@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from sample_report import sample, step
+from tests.report_schema.sample_report import sample, step
 
 from trainwright.report_schema import (
     MetricStats,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from framework_runs import (
+from tests.report_schema.framework_runs import (
     MEGATRON_CASE,
     bridge_run,
     bridge_series,
@@ -232,8 +232,8 @@ def test_nemo_reads_the_tags_of_other_releases(tmp_path: Path, names: tuple[str,
 
 def test_sparse_times_are_counted_once(tmp_path: Path) -> None:
     """Where times are logged every hundredth iteration the others are one line, not hundreds."""
-    from framework_runs import DATA, megatron_arguments, megatron_points
-    from report_events import write_events
+    from tests.report_schema.framework_runs import DATA, megatron_arguments, megatron_points
+    from tests.report_schema.report_events import write_events
 
     series = golden_series(DATA / "megatron_lm" / "bert_release_sm" / "golden_values_dev_dgx_h100.json")
     write_events(tmp_path / "tensorboard", megatron_points(series, megatron_arguments(), 0))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from sample_report import CONFIG, sample
+from tests.report_schema.sample_report import CONFIG, sample
 
 from trainwright.report_schema import MetricStats, StepAggregation, TrainingConfig, TrainingResults, TrainingStep
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_report import STATS, sample, step
+from tests.report_schema.sample_report import STATS, sample, step
 
 from trainwright.report_schema import ReportError, read_old_report, read_report, write_report
 

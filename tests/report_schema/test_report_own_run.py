@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from own_runs import CONTAINER, ENVIRONMENT, make_run, points
+from tests.report_schema.own_runs import CONTAINER, ENVIRONMENT, make_run, points
 
 from trainwright.report_schema import ReportError, UsageError, read_diagnostics, read_report
 from trainwright.report_schema.parsers import build_report, write_run_report

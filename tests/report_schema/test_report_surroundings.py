@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework_runs import bridge_run, megatron_arguments, megatron_points, megatron_restart_run, nemo_run
-from own_runs import make_run
-from report_events import write_events
+from tests.report_schema.framework_runs import (
+    bridge_run,
+    megatron_arguments,
+    megatron_points,
+    megatron_restart_run,
+    nemo_run,
+)
+from tests.report_schema.own_runs import make_run
+from tests.report_schema.report_events import write_events
 
 from trainwright.report_schema import ReportError, TrainingConfig, UsageError
 from trainwright.report_schema.parsers import build_report
@@ -246,7 +252,7 @@ def test_world_size_that_contradicts_the_nodes_is_said(tmp_path: Path) -> None:
 )
 def test_megatron_profiler_steps(tmp_path: Path, arguments: Any, test: str, window: Any) -> None:
     """Logged arguments come first; the program's defaults count where only the test says that it profiled."""
-    from framework_runs import MEGATRON_CASE, golden_series
+    from tests.report_schema.framework_runs import MEGATRON_CASE, golden_series
 
     series = golden_series(MEGATRON_CASE / "golden_values_lts_dgx_a100.json")
     write_events(tmp_path / "tensorboard", megatron_points(series, megatron_arguments(**arguments), 0))
@@ -257,7 +263,7 @@ def test_megatron_profiler_steps(tmp_path: Path, arguments: Any, test: str, wind
 
 def test_changed_configuration_of_a_restart_is_said(tmp_path: Path) -> None:
     """The report has the last segment's; the difference is one line."""
-    from framework_runs import MEGATRON_CASE, golden_series
+    from tests.report_schema.framework_runs import MEGATRON_CASE, golden_series
 
     files = ("golden_values_lts_dgx_a100.json", "golden_values_lts_dgx_a100_2nd.json")
     for index, (name, batch) in enumerate(zip(files, (32, 64), strict=True)):

@@ -1,4 +1,4 @@
-"""``trainwright report``: build, show, plot and describe training reports.
+"""``trainwright report``: build, show, compare, plot and describe training reports.
 
 Each function is one command: it prints, and returns the exit status. What is wrong is one line on standard error; 1
 means that the evidence or the report is bad, 2 that the words make no sense.
@@ -83,6 +83,52 @@ def plot(runs: Path | Sequence[Path], output: Path) -> int:
         labels = _labels(paths)
         write_plot([PlottedRun(label, *load(path)) for label, path in zip(labels, paths, strict=True)], output)
         print(f"wrote {output}")
+
+    return _exit_status(command)
+
+
+def compare(
+    base: Path,
+    new: Path,
+    *,
+    max_slowdown: str | None = None,
+    max_memory_growth: str | None = None,
+    loss_tolerance: str | None = None,
+    format: str = "text",
+) -> int:
+    """Print how the report ``new`` differs from ``base``; 1 where a gate is certainly passed.
+
+    Gates are fractions such as ``3%`` or ``0.03``; ``format`` is ``text``, ``json``, ``github``, ``junit`` or
+    ``markdown``.
+    """
+
+    def command() -> None:
+        from trainwright.report_schema.compare import Gates, Side, compare, parse_fraction
+        from trainwright.report_schema.comparison_formats import COMPARISON_FORMATS
+
+        if format not in COMPARISON_FORMATS:
+            raise UsageError(f"no format {format!r}: one of {', '.join(COMPARISON_FORMATS)}")
+        limits = [
+            None if text is None else parse_fraction(text) for text in (max_slowdown, max_memory_growth, loss_tolerance)
+        ]
+        comparison = compare(Side(*load(base)), Side(*load(new)), Gates(*limits))
+        sys.stdout.write(COMPARISON_FORMATS[format](comparison))
+        if comparison.failed:
+            failed = ", ".join(metric.metric for metric in comparison.metrics if metric.verdict == "fail")
+            raise ReportError(f"{new} is past the gate: {failed}")
+
+    return _exit_status(command)
+
+
+def table(runs: Sequence[Path], *, sort_by: str | None = None, descending: bool = False, format: str = "text") -> int:
+    """Print one row a report; ``format`` is ``text``, ``markdown`` or ``csv``."""
+
+    def command() -> None:
+        from trainwright.report_schema.compare import Side
+        from trainwright.report_schema.summary_table import summary_table
+
+        rows = [(label, Side(*load(path))) for label, path in zip(_labels(runs), runs, strict=True)]
+        sys.stdout.write(summary_table(rows, sort_by=sort_by, descending=descending, format=format))
 
     return _exit_status(command)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from trainwright.report_schema.diagnostics import Excluded, Window
+from trainwright.report_schema.diagnostics import Diagnostics, Excluded, Window
 from trainwright.report_schema.ranges import as_ranges
 from trainwright.report_schema.training_config import TrainingConfig
+from trainwright.report_schema.training_results import TrainingResults
 from trainwright.report_schema.training_step import TrainingStep
 
 
@@ -52,6 +53,14 @@ def select_window(
         first_iteration=kept[0].iteration if kept else None,
         last_iteration=kept[-1].iteration if kept else None,
     )
+
+
+def window_steps(report: TrainingResults, diagnostics: Diagnostics | None = None) -> list[TrainingStep]:
+    """The steps that a report's aggregation is over: as its diagnostics say, else by its configuration."""
+    if diagnostics is None:
+        return select_window(report.steps, report.config)[0]
+    ranges = [range(first, last + 1) for one in diagnostics.window.excluded for first, last in one.iterations]
+    return [step for step in report.steps if not any(step.iteration in excluded for excluded in ranges)]
 
 
 def _profiled(config: TrainingConfig) -> tuple[int, int] | None:

@@ -30,14 +30,15 @@ STRICTLY_TYPED = (
 )
 
 
+# What is really imported gets its bytecode at first import; all of torch would take minutes.
+UNCOMPILED = {"UV_COMPILE_BYTECODE": "0"}
+
+
 def project(session: nox.Session, *command: str, **environment: str) -> None:
     """Run a command in the project's own environment, which holds every member and every tool, as uv.lock says."""
-    session.run("uv", "run", "--locked", *command, external=True, env=environment or None)
-
-
-def environment_of(session: nox.Session) -> dict[str, str]:
-    """What makes uv use this session's environment, and leave bytecode to the first import of what is really used."""
-    return {"UV_PROJECT_ENVIRONMENT": session.virtualenv.location, "UV_COMPILE_BYTECODE": "0"}
+    # nox points uv at the session's environment.
+    own: dict[str, str | None] = {"UV_PROJECT_ENVIRONMENT": None, "UV_PYTHON": None, "VIRTUAL_ENV": None}
+    session.run("uv", "run", "--locked", *command, external=True, env={**own, **environment})
 
 
 def install_wheel(session: nox.Session, distribution: str) -> None:
@@ -49,7 +50,7 @@ def install_wheel(session: nox.Session, distribution: str) -> None:
     session.run("uv", "export", *locked, "--quiet", "-o", str(versions), external=True)
     members = sorted(wheel.name.split("-")[0].replace("_", "-") for wheel in wheels.glob("*.whl"))
     again = [word for member in members for word in ("--reinstall-package", member)]
-    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, distribution)
+    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, distribution, env=UNCOMPILED)
 
 
 @nox.session(venv_backend="none")
@@ -76,7 +77,7 @@ def imports(session: nox.Session) -> None:
 def unit(session: nox.Session, member: str) -> None:
     """Each package's fast tests in an environment that holds only what that package declares."""
     sync = ("--locked", "--package", member, "--all-extras", "--no-default-groups", "--group", "test")
-    session.run_install("uv", "sync", *sync, external=True, env=environment_of(session))
+    session.run_install("uv", "sync", *sync, external=True, env=UNCOMPILED)
     session.run("pytest", "-q", "-m", "not distributed and not slow", MEMBERS[member])
 
 

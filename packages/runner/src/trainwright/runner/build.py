@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,9 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
     Raises:
         RunRefused: the model's vocabulary is smaller than the tokenizer's.
     """
+    from trainwright.datasets import build_tokenizer
     from trainwright.runner.models import build_model, num_floating_point_operations
     from trainwright.runner.optim import build_optimizer, build_scheduler
-
-    from trainwright.datasets import build_tokenizer
     from trainwright.runner.step import Trainer
 
     config = resolved.config
@@ -68,11 +68,17 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
         use_distributed_optimizer=ddp.use_distributed_optimizer,
         bucket_size=ddp.bucket_size,
     )
+    logging.getLogger("megatron.core.distributed.distributed_data_parallel").addFilter(_is_not_about_layout)
     # Chunks after the first have nothing to overlap with: their gradients are ready last, in one bucket.
     return [
         DistributedDataParallel(get_model_config(chunk), settings, chunk, disable_bucketing=number > 0)
         for number, chunk in enumerate(chunks)
     ]
+
+
+def _is_not_about_layout(record: logging.LogRecord) -> bool:
+    """It warns that it will compute the layout of the distributed optimizer's buffers itself, as it should."""
+    return "full_param_layout not provided" not in record.getMessage()
 
 
 def connect(chunks: list[torch.nn.Module], optimizer: Any, config: ConfigContainer) -> None:

@@ -15,3 +15,7 @@ class RunRefused(RunError):
 
 class RunFailed(RunError):
     """Training began and cannot be continued (exit 1)."""
+
+
+class Diverged(RunFailed):
+    """The numbers are no longer finite. Raised on every rank after the same update."""

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.runner.telemetry import Attempt
-
-from trainwright.runner.errors import RunFailed
+from trainwright.runner.errors import Diverged
 from trainwright.runner.step import Trainer, Update, train_step
+from trainwright.runner.telemetry import Attempt
 from trainwright.runner.validation import validate
 
 if TYPE_CHECKING:
-    from trainwright.runner.telemetry import Telemetry
-
     from trainwright.runner.batches import Batch
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.profiling import Profiler
     from trainwright.runner.progress import Progress
     from trainwright.runner.stopping import StopRequest
+    from trainwright.runner.telemetry import Telemetry
 
 
 @dataclass
@@ -47,7 +45,8 @@ def train(session: Session) -> str | None:
     Returns null when the run is complete, else why it stops early; either way the last state is saved.
 
     Raises:
-        RunFailed: a loss that is not finite, or too many skipped updates in a row.
+        Diverged: a loss that is not finite, or too many skipped updates in a row.
+        RunFailed: something cannot be written.
     """
     config, progress = session.trainer.resolved.config, session.progress
     reason = None
@@ -71,7 +70,7 @@ def record(session: Session, update: Update) -> None:
     """Count the update and tell the telemetry.
 
     Raises:
-        RunFailed: `train.max_consecutive_skipped_updates` is reached.
+        Diverged: `train.max_consecutive_skipped_updates` is reached.
     """
     train, dataset = session.trainer.resolved.config.train, session.trainer.resolved.config.dataset
     tokens = train.global_batch_size * dataset.seq_length
@@ -93,7 +92,7 @@ def record(session: Session, update: Update) -> None:
         )
     skips = session.progress.consecutive_skips
     if skips >= train.max_consecutive_skipped_updates:
-        raise RunFailed(
+        raise Diverged(
             f"{skips} updates in a row were skipped, because loss or gradients are not finite "
             f"(train.max_consecutive_skipped_updates={train.max_consecutive_skipped_updates})"
         )

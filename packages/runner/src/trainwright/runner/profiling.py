@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainwright.runner.telemetry import Telemetry
-
     from trainwright.recipes import ConfigContainer
+    from trainwright.runner.telemetry import Telemetry
 
 
 class Profiler:

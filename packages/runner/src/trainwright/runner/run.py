@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trainwright.runner import directory
 from trainwright.runner.checkpoints.folder import CheckpointFolder
 from trainwright.runner.distributed import Place, place, rank_zero_first, share, start, stop
-from trainwright.runner.errors import RunError, RunFailed, RunRefused
+from trainwright.runner.errors import Diverged, RunError, RunFailed, RunRefused
 
 if TYPE_CHECKING:
     from trainwright.metrics_audit.writer import SessionLog
@@ -69,11 +69,6 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
         session = prepare(resolved, run_dir, log, device, here, clock)
         reason = train_and_log(session, log, outcome)
         if log:
-            directory.write_status(
-                run_dir / directory.STATUS,
-                exit_code=STOPPED_EARLY if reason else DONE,
-                reason=outcome["reason"], session_id=log.session_id, step=session.progress.step,
-            )  # fmt: skip
             report(run_dir)
     stop()
     if reason:
@@ -85,9 +80,20 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
 
 
 def finished(config: ConfigContainer) -> bool:
-    """Whether the latest checkpoint of this run directory is the last one wanted."""
-    latest = CheckpointFolder(Path(str(config.checkpoint.save))).latest()
-    return latest is not None and latest >= config.train.train_iters and config.checkpoint.load is None
+    """Whether the checkpoint that this run would continue from is its last one."""
+    step = own_step(config)
+    return step is not None and step >= config.train.train_iters
+
+
+def own_step(config: ConfigContainer) -> int | None:
+    """Which of this run's own checkpoints to continue: `checkpoint.ckpt_step`, unless that is for another folder.
+
+    Raises:
+        RunRefused: it is not there.
+    """
+    section = config.checkpoint
+    elsewhere = section.load or section.pretrained_checkpoint
+    return CheckpointFolder(Path(str(section.save))).find(None if elsewhere else section.ckpt_step)
 
 
 def come_up(resolved: ResolvedRun, here: Place, *, deterministic: bool) -> Device:
@@ -102,23 +108,30 @@ def come_up(resolved: ResolvedRun, here: Place, *, deterministic: bool) -> Devic
 
     device = use_device(resolved.device)
     if deterministic:
-        import torch
-
-        torch.use_deterministic_algorithms(True)
+        make_deterministic()
     start(resolved.config, device, here)
     return device
 
 
+def make_deterministic() -> None:
+    """Let torch refuse operations that may give other bits another time; what CUDA reads is set before it starts."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0")
+    torch.use_deterministic_algorithms(True)
+
+
 @contextmanager
 def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[SessionLog | None]:
-    """Hold the run directory; rank 0 gets its session log. A directory made here goes again if no session starts.
+    """Hold the run directory; rank 0 gets its session log. Directories made here go again if no session starts.
 
     Raises:
         RunRefused: another process holds it, or it cannot be written.
     """
     from trainwright.metrics_audit.writer import SessionLog, SessionLogError
 
-    fresh = not run_dir.exists()
+    made_here = [path for path in (run_dir, *run_dir.parents) if not path.exists()]
 
     def open_log() -> SessionLog:
         try:
@@ -135,35 +148,39 @@ def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[S
         if log:
             started = log.session_id is not None
             log.close()
-            if fresh and not started:
+            if made_here and not started:
                 rmtree(run_dir, ignore_errors=True)
+                for parent in made_here[1:]:
+                    with suppress(OSError):  # somebody else has begun to use it
+                        parent.rmdir()
 
 
 def prepare(
     resolved: ResolvedRun, run_dir: Path, log: SessionLog | None, device: Device, here: Place, clock: float
 ) -> Session:
     """Build everything, restore what a checkpoint holds, and open the session in the log."""
-    from trainwright.runner.telemetry import Telemetry, Totals
-
     from trainwright.runner.build import build_data, build_trainer
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.loop import Session
     from trainwright.runner.profiling import Profiler
     from trainwright.runner.stopping import StopRequest
+    from trainwright.runner.telemetry import Telemetry, Totals
 
     config = resolved.config
     trainer, tokenizer = build_trainer(resolved, device)
     progress = restore(trainer, here)
     data = build_data(resolved, tokenizer, device, consumed_samples=progress.consumed_samples)
     rank_zero_first(lambda: directory.create(run_dir, config), here)
-    telemetry = None
-    if log:
-        telemetry = Telemetry.open(
+
+    def open_telemetry() -> Telemetry:
+        return Telemetry.open(
             run_dir, resolved, run_id=log.run_id, log=log,
             start=Totals(step=progress.step, tokens=progress.tokens, skipped_updates=progress.skipped_updates),
             device=device, session_clock_start=clock,
             flops_per_update=trainer.flops_per_update, dataset_samples=data.samples_per_epoch,
         )  # fmt: skip
+
+    telemetry = rank_zero_first(open_telemetry, here)
     return Session(
         trainer=trainer,
         run_dir=run_dir,
@@ -187,13 +204,15 @@ def restore(trainer: Trainer, here: Place) -> Progress:
     Raises:
         RunRefused: a checkpoint that was asked for is not there or does not fit.
     """
-    from trainwright.runner.checkpoints.loading import load_checkpoint, load_pretrained
+    from trainwright.runner.checkpoints.loading import load_checkpoint, load_pretrained, refuse_another_configuration
     from trainwright.runner.progress import Progress
 
     wanted = trainer.resolved.config.checkpoint
     own = CheckpointFolder(Path(str(wanted.save)))
-    folder, step = own, own.latest()
-    if step is None and wanted.load is not None:
+    folder, step = own, own_step(trainer.resolved.config)
+    if step is not None:
+        refuse_another_configuration(own.complete(step), trainer.resolved.config)
+    elif wanted.load is not None:
         folder = CheckpointFolder(Path(wanted.load))
         step = folder.find(wanted.ckpt_step)
         if step is None:
@@ -220,16 +239,26 @@ def train_and_log(session: Session, log: SessionLog | None, outcome: dict) -> st
         with session.stop:
             reason = train(session)
     except RunFailed as error:
-        session.saver.close()
+        if isinstance(error, Diverged):
+            session.saver.close()
+        else:
+            session.saver.abandon()
         if session.telemetry and log:
             session.telemetry.fail(str(error))
-            directory.write_status(
-                session.run_dir / directory.STATUS,
-                exit_code=error.exit_code, reason=str(error), session_id=log.session_id, step=session.progress.step,
-            )  # fmt: skip
+            leave_status(session, log, error.exit_code, str(error))
         raise
     outcome.update(reason=reason or "complete", step=session.progress.step, session_id=log.session_id if log else None)
+    if log:
+        leave_status(session, log, STOPPED_EARLY if reason else DONE, outcome["reason"])
     return reason
+
+
+def leave_status(session: Session, log: SessionLog, exit_code: int, reason: str) -> None:
+    """The outcome as `status.json` in the run directory."""
+    directory.write_status(
+        session.run_dir / directory.STATUS,
+        exit_code=exit_code, reason=reason, session_id=log.session_id, step=session.progress.step,
+    )  # fmt: skip
 
 
 def report(run_dir: Path) -> None:

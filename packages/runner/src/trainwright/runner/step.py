@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainwright.runner.batches import Batch, for_each_chunk, forward_step
-from trainwright.runner.errors import RunFailed
+from trainwright.runner.errors import Diverged
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
@@ -55,13 +55,13 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
     Nothing is applied when the loss or the gradient is not finite.
 
     Raises:
-        RunFailed: the loss is not finite and `train.check_for_nan_in_loss` is on.
+        Diverged: the loss is not finite and `train.check_for_nan_in_loss` is on.
     """
     started = time.perf_counter()
     losses = forward_backward(trainer, batches, forward_only=False)
     loss, tokens, stop = reduce_over_ranks(losses, stop_requested, trainer.device)
     if not math.isfinite(loss) and trainer.resolved.config.train.check_for_nan_in_loss:
-        raise RunFailed(
+        raise Diverged(
             f"the loss is {loss}, nothing was applied (train.check_for_nan_in_loss=false skips such updates)"
         )
     rates = learning_rates(trainer.optimizer)
@@ -83,7 +83,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
 
 
 def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only: bool) -> list[torch.Tensor]:
-    """Run Megatron's schedule on one global batch; the last pipeline stage gets `[loss sum, tokens]` per micro-batch."""
+    """Run Megatron's schedule on one global batch; the last pipeline stage gets `[loss sum, tokens]` of each."""
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
     if not forward_only:

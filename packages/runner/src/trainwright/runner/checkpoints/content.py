@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainwright.recipes import to_yaml
+
 if TYPE_CHECKING:
     from trainwright.runner.progress import Progress
     from trainwright.runner.step import Trainer
@@ -18,7 +20,7 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
     """The state dict that `megatron.core.dist_checkpointing` saves, or fills when `loading`.
 
     Keys are those of Megatron-LM's checkpoints: `model` (or `model0`, `model1` ... for the chunks of an interleaved
-    pipeline), `optimizer`, `opt_param_scheduler`, `rng_state`; and `trainwright`, the counters and the topology.
+    pipeline), `optimizer`, `opt_param_scheduler`, `rng_state`; and `trainwright`: counters, topology, configuration.
     """
     models = model_state(trainer)
     state: dict[str, Any] = dict(models)
@@ -27,7 +29,11 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
         state["opt_param_scheduler"] = trainer.scheduler.state_dict()
     if rng:
         state["rng_state"] = rng_state()
-    state["trainwright"] = {"progress": progress.state_dict(), "topology": topology(trainer)}
+    state["trainwright"] = {
+        "progress": progress.state_dict(),
+        "topology": topology(trainer),
+        "config": to_yaml(trainer.resolved.config),
+    }
     return state
 
 

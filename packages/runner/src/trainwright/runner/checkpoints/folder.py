@@ -89,7 +89,7 @@ class CheckpointFolder:
         return place
 
     def commit(self, step: int) -> None:
-        """Give the finished checkpoint its name, then let the marker point to it; a crash between leaves the old one."""
+        """Give the finished checkpoint its name, then point the marker to it; a crash between leaves the old one."""
         _sync_tree(self.partial(step))
         if self.complete(step).exists():
             shutil.rmtree(self.complete(step))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainwright.recipes import from_yaml, shaping_differences
 from trainwright.runner.checkpoints.content import model_state, restore_rng, sharded_state, topology
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.progress import Progress
@@ -16,6 +17,7 @@ from trainwright.runner.progress import Progress
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trainwright.recipes import ConfigContainer
     from trainwright.runner.step import Trainer
 
 
@@ -37,12 +39,31 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
             remarks.append("the topology changed, so dropout draws new random numbers from here on")
     loaded = _fill(sharded_state(trainer, Progress(), loading=True, optimizer=optimizer, rng=rng), path)
     load_weights(trainer, loaded)
+    progress = Progress(**common["trainwright"]["progress"])
     if optimizer:
         trainer.optimizer.load_state_dict(loaded["optimizer"])
         trainer.scheduler.load_state_dict(loaded["opt_param_scheduler"])
+    else:
+        # The schedule belongs to the counters and not to the optimizer's state.
+        trainer.optimizer.reload_model_params()
+        trainer.scheduler.step(increment=progress.step * trainer.resolved.config.train.global_batch_size)
     if rng:
         restore_rng(loaded["rng_state"])
-    return Progress(**common["trainwright"]["progress"]), remarks
+    return progress, remarks
+
+
+def refuse_another_configuration(path: Path, config: ConfigContainer) -> None:
+    """Find out whether the checkpoint at `path` is of a run that `config` continues.
+
+    Raises:
+        RunRefused: it cannot be read, or was written with a configuration that shapes the training otherwise.
+    """
+    differences = shaping_differences(from_yaml(read_common(path)["trainwright"]["config"]), config)
+    if differences:
+        raise RunRefused(
+            f"{path} belongs to a run with another configuration: {'; '.join(differences)}. "
+            "To start from it on purpose, name it with checkpoint.load and save elsewhere"
+        )
 
 
 def load_pretrained(trainer: Trainer, path: Path) -> None:
@@ -53,8 +74,7 @@ def load_pretrained(trainer: Trainer, path: Path) -> None:
     """
     read_common(path)
     load_weights(trainer, _fill(model_state(trainer), path))
-    if trainer.optimizer is not None:
-        trainer.optimizer.reload_model_params()
+    trainer.optimizer.reload_model_params()
 
 
 def read_common(path: Path) -> dict[str, Any]:
@@ -64,11 +84,12 @@ def read_common(path: Path) -> dict[str, Any]:
         RunRefused: there is no readable checkpoint of ours.
     """
     from megatron.core import dist_checkpointing
+    from torch.distributed.checkpoint.api import CheckpointException
 
     try:
         with _without_remarks():
             common = dist_checkpointing.load_common_state_dict(str(path))
-    except Exception as error:  # whatever torch or Megatron raise for files that do not fit
+    except (Exception, CheckpointException) as error:  # torch derives its own from BaseException
         raise RunRefused(f"{path} is no readable torch_dist checkpoint: {_first_line(error)}") from error
     if "trainwright" not in common:
         raise RunRefused(f"{path} was not written by this runner: its counters are missing")
@@ -86,11 +107,12 @@ def load_weights(trainer: Trainer, loaded: dict[str, Any]) -> None:
 
 def _fill(state: dict[str, Any], path: Path) -> dict[str, Any]:
     from megatron.core import dist_checkpointing
+    from torch.distributed.checkpoint.api import CheckpointException
 
     try:
         with _without_remarks(), torch.no_grad():
             return dist_checkpointing.load(state, str(path))
-    except Exception as error:  # whatever torch or Megatron raise for files that do not fit
+    except (Exception, CheckpointException) as error:  # torch derives its own from BaseException
         raise RunRefused(f"the checkpoint {path} cannot be loaded into this model: {_first_line(error)}") from error
 
 

@@ -86,6 +86,12 @@ class Saver:
             self._queue.close()
             self._queue = None
 
+    def abandon(self) -> None:
+        """End the background process where this rank alone has failed: what others wait for will not come."""
+        if self._queue is not None:
+            self._queue.close(abort=True)
+            self._queue = None
+
     def _commit(self, step: int) -> None:
         self.folder.commit(step)
         self.folder.prune(self.trainer.resolved.config.checkpoint.most_recent_k)

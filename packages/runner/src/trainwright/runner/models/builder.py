@@ -12,9 +12,10 @@ from trainwright.runner.models.layer_spec import stack_spec
 from trainwright.runner.models.transformer_config import transformer_config
 
 if TYPE_CHECKING:
-    from megatron.core.models.hybrid.hybrid_model import HybridModel
     from megatron.core.transformer import TransformerConfig
     from megatron.core.transformer.module import MegatronModule
+
+    from trainwright.runner.models.language_model import LanguageModel
 
 
 def build_model(config: ConfigContainer, *, vocab_size: int) -> list[MegatronModule]:
@@ -34,14 +35,16 @@ def build_model(config: ConfigContainer, *, vocab_size: int) -> list[MegatronMod
     return list(models)
 
 
-def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_size: int, chunk: int) -> HybridModel:
+def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_size: int, chunk: int) -> LanguageModel:
     from megatron.core import parallel_state
     from megatron.core.enums import ModelType
-    from megatron.core.models.hybrid.hybrid_model import HybridModel
     from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 
+    from trainwright.runner.models.language_model import LanguageModel
+
     stage = chunk if (model.virtual_pipeline_model_parallel_size or 1) > 1 else None
-    built = HybridModel(
+    built = LanguageModel(
+        tokens=vocab_size,
         config=megatron_config,
         hybrid_stack_spec=stack_spec(model),
         vocab_size=padded_vocabulary(model, vocab_size),
@@ -63,7 +66,7 @@ def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_s
     return built
 
 
-def _set_frequencies(built: HybridModel, model: ModelConfig) -> None:
+def _set_frequencies(built: LanguageModel, model: ModelConfig) -> None:
     """Megatron Core's rotary embedding has no parameters for most kinds of scaling, and only one class has any."""
     from trainwright.runner.models.rope import inverse_frequencies
 

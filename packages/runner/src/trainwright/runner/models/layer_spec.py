@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING
 
 from trainwright.recipes.config.model import ModelConfig
 from trainwright.runner.devices import chosen_device
+from trainwright.runner.errors import RunRefused
 
 if TYPE_CHECKING:
     from megatron.core.transformer.spec_utils import ModuleSpec
 
 
 def stack_spec(model: ModelConfig) -> ModuleSpec:
-    """Transformer Engine's layers on a GPU where it is installed, else this package's own."""
+    """Transformer Engine's layers on a GPU where it is installed, else this package's own.
+
+    Raises:
+        RunRefused: a setting that only Transformer Engine's layers know.
+    """
     from megatron.core.extensions.transformer_engine import HAVE_TE
 
     if chosen_device().kind == "cuda" and HAVE_TE:
         return _transformer_engine_stack()
+    # Megatron Core 0.19 asks Transformer Engine about fp8 there, and compiles an extension at the first use.
+    if "layernorm" in ((model.model_extra or {}).get("recompute_modules") or ()):
+        raise RunRefused("model.recompute_modules: layernorm needs Transformer Engine; core_attn and mlp do not")
     return _local_stack(qk_layernorm=model.qk_layernorm)
 
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from trainwright.metrics_audit import disk
 from trainwright.metrics_audit.audit import summarize
 from trainwright.metrics_audit.writer import (
     InvalidRecord,
@@ -101,6 +102,30 @@ def test_opening_a_finished_run_changes_nothing(log, fields, tmp_path):
         assert again.run_id == "run-a"
         assert again.session_id is None
     assert contents(tmp_path / "run") == before
+
+
+def test_opening_and_closing_without_a_session_leaves_no_file(tmp_path):
+    """A run that is refused before its first step leaves nothing half-made."""
+    for _ in range(2):
+        SessionLog.open(tmp_path, run_id="r").close()
+        assert contents(tmp_path) == {}
+
+
+def test_a_log_that_its_holder_removed_while_we_waited_for_it_is_not_written_to(tmp_path, monkeypatch, start_of):
+    """Between opening the file and locking it, the holder before may close, and take its empty log away."""
+    holder = [SessionLog.open(tmp_path, run_id="r")]
+    lock = disk._lock
+
+    def lock_late(descriptor, path):
+        if holder:
+            holder.pop().close()
+        lock(descriptor, path)
+
+    monkeypatch.setattr(disk, "_lock", lock_late)
+    with SessionLog.open(tmp_path, run_id="r") as log:
+        log.start_session(**start_of(0))
+        assert os.fstat(log._descriptor).st_ino == (tmp_path / "metrics.jsonl").stat().st_ino
+    assert sorted(contents(tmp_path)) == ["metrics.jsonl", "run.json"]
 
 
 BAD_VALUES = [

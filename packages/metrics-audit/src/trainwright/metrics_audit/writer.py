@@ -1,7 +1,6 @@
 """The writer of the session log: one process appends, and a crash costs at most the line being written."""
 
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -13,21 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from trainwright.metrics_audit import names
+from trainwright.metrics_audit.disk import move_torn_tail, open_locked, replace_file
+from trainwright.metrics_audit.errors import InvalidRecord, RunDirectoryBusy, SessionLogError
+
+__all__ = ["InvalidRecord", "RunDirectoryBusy", "SessionLog", "SessionLogError", "read_manifest"]
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
-_BLOCK = 1 << 16
-
-
-class SessionLogError(RuntimeError):
-    """The session log cannot be opened, continued or written; the message is one line that says why."""
-
-
-class RunDirectoryBusy(SessionLogError):
-    """Another process is writing to this run directory."""
-
-
-class InvalidRecord(SessionLogError, ValueError):
-    """What was to be written cannot stand in the log: a non-finite number, a missing or foreign key, no JSON type."""
 
 
 def read_manifest(run_directory: Path) -> dict[str, Any] | None:
@@ -80,11 +70,10 @@ class SessionLog:
         path = run_directory / names.METRICS_FILE
         try:
             run_directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            descriptor = open_locked(path)
         except OSError as error:
             raise SessionLogError(f"cannot open {path} for writing: {error.strerror}") from None
         try:
-            _lock(descriptor, run_directory)
             manifest = read_manifest(run_directory)
             if manifest is None:
                 if os.fstat(descriptor).st_size:
@@ -148,8 +137,8 @@ class SessionLog:
         manifest = {**self._manifest, "sessions": [*sessions, session]}
         text = _strict_json(manifest, indent=2)
         try:
-            _move_torn_tail(self._descriptor, self._directory / f"{names.TORN_FILE_PREFIX}{session_id}")
-            _replace_file(self._directory / names.MANIFEST_FILE, text.encode() + b"\n")
+            move_torn_tail(self._descriptor, self._directory / f"{names.TORN_FILE_PREFIX}{session_id}")
+            replace_file(self._directory / names.MANIFEST_FILE, text.encode() + b"\n")
         except OSError as error:
             raise SessionLogError(f"cannot start a session in {self._directory}: {error.strerror}") from None
         self._manifest, self._session_id = manifest, session_id
@@ -187,7 +176,18 @@ class SessionLog:
         self._ended = event == names.SESSION_END
 
     def close(self) -> None:
-        """Give the run directory back. Closing twice does nothing."""
+        """Give the run directory back. Closing twice does nothing.
+
+        An empty log in a directory without a manifest goes again: nothing has been started there.
+        """
+        if self._descriptor >= 0 and self._session_id is None:
+            path, manifest = self._directory / names.METRICS_FILE, self._directory / names.MANIFEST_FILE
+            with contextlib.suppress(OSError):
+                if not os.fstat(self._descriptor).st_size and not manifest.exists():
+                    path.unlink()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -223,21 +223,10 @@ _open_logs: "weakref.WeakSet[SessionLog]" = weakref.WeakSet()
 def _close_in_forked_child() -> None:
     # A data-loader worker that outlives a killed trainer would otherwise keep the lock, and the requeued job out.
     for log in _open_logs:
-        log.close()
+        log._let_go()
 
 
 os.register_at_fork(after_in_child=_close_in_forked_child)
-
-
-def _lock(descriptor: int, run_directory: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RunDirectoryBusy(f"another process is writing to the run directory {run_directory}") from None
-    except OSError as error:
-        raise SessionLogError(
-            f"cannot lock {run_directory / names.METRICS_FILE}: {error.strerror}; the file system must support flock"
-        ) from None
 
 
 def _require_keys(part: str, keys: tuple[str, ...], given: Mapping[str, Any]) -> None:
@@ -271,46 +260,6 @@ def _misfits(value: Any, where: str, depth: int = 0) -> Iterator[str]:
             yield from _misfits(item, f"{where}[{index}]", depth + 1)
     elif value is not None and not isinstance(value, str | int):
         yield f"{where} is of type {type(value).__name__}, which is no JSON type"
-
-
-def _move_torn_tail(descriptor: int, torn_file: Path) -> None:
-    """Keep what follows the last newline in ``torn_file``, then cut it off; in this order nothing is ever lost."""
-    size = os.fstat(descriptor).st_size
-    committed = _end_of_last_line(descriptor, size)
-    if committed == size:
-        return
-    torn = bytearray()
-    while committed + len(torn) < size:
-        torn += os.pread(descriptor, min(_BLOCK, size - committed - len(torn)), committed + len(torn))
-    _replace_file(torn_file, bytes(torn))
-    os.ftruncate(descriptor, committed)
-    os.fsync(descriptor)
-
-
-def _end_of_last_line(descriptor: int, size: int) -> int:
-    end = size
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` so that a reader, or a crash, finds the old file or the new one."""
-    sibling = path.with_name(path.name + ".tmp")
-    with sibling.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sibling.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _utc_now() -> str:

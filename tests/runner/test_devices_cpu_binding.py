@@ -18,7 +18,7 @@ use_device("cpu")
 
 
 def test_torch_changes_in_two_methods_and_torch_cuda_in_nothing():
-    """In a process of its own: what the choice changes in torch, and, after Megatron Core is imported, in torch.cuda."""
+    """In a process of its own: what the choice changes in torch, and what importing Megatron Core then changes."""
     program = """
         import inspect, torch, torch.distributed
         spaces = {"torch": torch, "torch.cuda": torch.cuda, "Tensor": torch.Tensor}

@@ -31,7 +31,7 @@ STRICTLY_TYPED = (
 
 
 # What is really imported gets its bytecode at first import; all of torch would take minutes.
-UNCOMPILED = {"UV_COMPILE_BYTECODE": "0"}
+UNCOMPILED = "--no-compile-bytecode"
 
 
 def project(session: nox.Session, *command: str, **environment: str) -> None:
@@ -50,7 +50,7 @@ def install_wheel(session: nox.Session, distribution: str) -> None:
     session.run("uv", "export", *locked, "--quiet", "-o", str(versions), external=True)
     members = sorted(wheel.name.split("-")[0].replace("_", "-") for wheel in wheels.glob("*.whl"))
     again = [word for member in members for word in ("--reinstall-package", member)]
-    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, distribution, env=UNCOMPILED)
+    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, UNCOMPILED, distribution)
 
 
 @nox.session(venv_backend="none")
@@ -76,8 +76,8 @@ def imports(session: nox.Session) -> None:
 @nox.parametrize("member", list(MEMBERS), ids=[name.removeprefix("trainwright-") for name in MEMBERS])
 def unit(session: nox.Session, member: str) -> None:
     """Each package's fast tests in an environment that holds only what that package declares."""
-    sync = ("--locked", "--package", member, "--all-extras", "--no-default-groups", "--group", "test")
-    session.run_install("uv", "sync", *sync, external=True, env=UNCOMPILED)
+    sync = ("--locked", "--package", member, "--all-extras", "--no-default-groups", "--group", "test", UNCOMPILED)
+    session.run_install("uv", "sync", *sync, external=True)
     session.run("pytest", "-q", "-m", "not distributed and not slow", MEMBERS[member])
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright_trainer import dry_run, preflight
+from trainwright_trainer import dry_run
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
@@ -48,7 +48,8 @@ def run_recipe(words: Sequence[str]) -> int:
                 print(f"run-recipe: warning: {warning}", file=sys.stderr)
             if command.dump_env:
                 dump_environment()
-        preflight.check(resolved, run_dir)
+        if command.dry_run:
+            check(resolved, run_dir)
     if command.dry_run:
         if here.rank == 0:
             dry_run.show(resolved)
@@ -57,6 +58,14 @@ def run_recipe(words: Sequence[str]) -> int:
     from trainwright.runner.run import run
 
     return run(resolved, run_dir=run_dir, deterministic=command.deterministic)
+
+
+def check(resolved: ResolvedRun, run_dir: Path | None) -> None:
+    """What a run would find out about this machine before its ranks meet."""
+    from trainwright.runner import directory, preflight
+
+    run_dir = directory.locate(resolved, run_dir)
+    preflight.check(directory.with_paths(resolved.config, run_dir), run_dir)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from trainwright.runner import directory
+from trainwright.runner import directory, preflight
 from trainwright.runner.checkpoints.folder import CheckpointFolder
 from trainwright.runner.distributed import Place, place, rank_zero_first, share, start, stop
-from trainwright.runner.errors import Diverged, RunError, RunFailed, RunRefused
+from trainwright.runner.errors import Diverged, RunFailed, RunRefused
 
 if TYPE_CHECKING:
     from trainwright.metrics_audit.writer import SessionLog
@@ -47,20 +47,13 @@ def run(resolved: ResolvedRun, *, run_dir: Path | None = None, deterministic: bo
 
 def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, deterministic: bool, outcome: dict) -> int:
     """The work of `run`: find the directory, come up, build, continue, train, report."""
-    from trainwright.datasets import DataError, check_data
-
     clock = time.monotonic()
     run_dir = directory.locate(resolved, run_dir)
     config = directory.with_paths(resolved.config, run_dir)
-    directory.check(run_dir, config)
-    if finished(config):
+    if not preflight.check(config, run_dir):
         outcome.update(reason="the run was complete already", step=config.train.train_iters)
         say(here, f"nothing to do: {run_dir} holds the complete run of {config.train.train_iters} updates")
         return DONE
-    try:
-        check_data(config)
-    except DataError as error:
-        raise RunRefused(str(error)) from None
     device = come_up(resolved, here, deterministic=deterministic)
     run_dir = share(run_dir, here)
     config = directory.with_paths(resolved.config, run_dir)
@@ -77,23 +70,6 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
         return STOPPED_EARLY
     say(here, f"done: {config.train.train_iters} updates in {run_dir}")
     return DONE
-
-
-def finished(config: ConfigContainer) -> bool:
-    """Whether the checkpoint that this run would continue from is its last one."""
-    step = own_step(config)
-    return step is not None and step >= config.train.train_iters
-
-
-def own_step(config: ConfigContainer) -> int | None:
-    """Which of this run's own checkpoints to continue: `checkpoint.ckpt_step`, unless that is for another folder.
-
-    Raises:
-        RunRefused: it is not there.
-    """
-    section = config.checkpoint
-    elsewhere = section.load or section.pretrained_checkpoint
-    return CheckpointFolder(Path(str(section.save))).find(None if elsewhere else section.ckpt_step)
 
 
 def come_up(resolved: ResolvedRun, here: Place, *, deterministic: bool) -> Device:
@@ -209,7 +185,7 @@ def restore(trainer: Trainer, here: Place) -> Progress:
 
     wanted = trainer.resolved.config.checkpoint
     own = CheckpointFolder(Path(str(wanted.save)))
-    folder, step = own, own_step(trainer.resolved.config)
+    folder, step = own, preflight.own_step(wanted)
     if step is not None:
         refuse_another_configuration(own.complete(step), trainer.resolved.config)
     elif wanted.load is not None:
@@ -281,8 +257,10 @@ def outcome_for_launcher(here: Place) -> Iterator[dict]:
     outcome: dict = {"exit_code": 1, "reason": "ended unexpectedly", "session_id": None, "step": None}
     try:
         yield outcome
-    except RunError as error:
-        outcome.update(exit_code=error.exit_code, reason=str(error))
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if isinstance(code, int):
+            outcome.update(exit_code=code, reason=str(error))
         raise
     finally:
         path = os.environ.get(STATUS_FILE)

@@ -43,13 +43,6 @@ class Device(Protocol):
 _chosen: Device | None = None
 
 
-def available() -> DeviceKind:
-    """The device that `--device auto` means on this machine, found without starting CUDA."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def use_device(kind: DeviceKind) -> Device:
     """Choose the device of this process; repeating the choice returns the same device.
 

@@ -1,0 +1,67 @@
+"""What can be known before ranks meet and torch is imported: whether this machine lets the run begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright.runner import directory
+from trainwright.runner.checkpoints.folder import CheckpointFolder
+from trainwright.runner.errors import RunRefused
+
+if TYPE_CHECKING:
+    from trainwright.recipes import ConfigContainer
+    from trainwright.recipes.config.running import CheckpointConfig
+
+
+def check(config: ConfigContainer, run_dir: Path) -> bool:
+    """Refuse what would be refused later, when a job has waited for its nodes. Writes nothing, imports no torch.
+
+    `config` has its paths filled in (`directory.with_paths`). Returns whether there is anything left to train.
+
+    Raises:
+        RunRefused: the run directory, the data, a checkpoint or a package that is asked for cannot be used.
+    """
+    from trainwright.datasets import check_data
+    from trainwright.runner.telemetry import weights_and_biases
+
+    directory.check(run_dir, config)
+    if finished(config):
+        return False
+    check_data(config)
+    check_starting_point(config.checkpoint)
+    weights_and_biases.require(config)
+    return True
+
+
+def finished(config: ConfigContainer) -> bool:
+    """Whether the checkpoint that this run would continue from is its last one."""
+    step = own_step(config.checkpoint)
+    return step is not None and step >= config.train.train_iters
+
+
+def own_step(checkpoint: CheckpointConfig) -> int | None:
+    """Which of this run's own checkpoints to continue: `checkpoint.ckpt_step`, unless that is for another folder.
+
+    Raises:
+        RunRefused: it is not there.
+    """
+    elsewhere = checkpoint.load or checkpoint.pretrained_checkpoint
+    return CheckpointFolder(Path(str(checkpoint.save))).find(None if elsewhere else checkpoint.ckpt_step)
+
+
+def check_starting_point(checkpoint: CheckpointConfig) -> None:
+    """Refuse a run that is to start from a checkpoint that is not there. One that resumes itself needs none.
+
+    Raises:
+        RunRefused: there is none, or not the one that the folder's marker or `checkpoint.ckpt_step` names.
+    """
+    if own_step(checkpoint) is not None:
+        return
+    load, weights = checkpoint.load, checkpoint.pretrained_checkpoint
+    if load is not None and CheckpointFolder(Path(load)).find(checkpoint.ckpt_step) is None:
+        raise RunRefused(
+            f"checkpoint.load={load} holds no complete checkpoint; `trainwright-checkpoint list` looks there"
+        )
+    if weights is not None and not Path(weights).is_dir():
+        raise RunRefused(f"checkpoint.pretrained_checkpoint={weights} is no directory; name a checkpoint's folder")

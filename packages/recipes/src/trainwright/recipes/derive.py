@@ -1,24 +1,36 @@
 """Fill in what follows from other fields, never over what the user typed."""
 
-from trainwright.recipes.draft import Draft, show
+from trainwright.recipes.device_layer import DeviceKind
+from trainwright.recipes.draft import DERIVED, Draft, show
 from trainwright.recipes.errors import ConfigError
 
 BYTE_LEVEL_VOCABULARY = 257
 """256 bytes and the end of a document."""
 
+DETERMINISTIC_ENVIRONMENT = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "NCCL_ALGO": "Ring",
+    "NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0",
+}
+"""What cuBLAS, NCCL and Transformer Engine need to repeat themselves bit by bit."""
+
 DISTRIBUTED_OPTIMIZER = ("optimizer.use_distributed_optimizer", "ddp.use_distributed_optimizer")
 
 
-def derive(draft: Draft, *, deterministic: bool) -> None:
+def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     """Apply every rule, in an order in which a rule finds its inputs settled. Raises ConfigError for a clash."""
     _sequence_length(draft)
     _sizes(draft)
     _vocabulary(draft)
     _schedule(draft)
     _distributed_optimizer(draft)
+    _sequence_parallelism(draft)
     _interleaved_pipeline(draft)
     if deterministic:
-        _determinism(draft)
+        draft.derive("model.deterministic_mode", True, "--deterministic")
+        draft.put("model.deterministic_mode", True, "flag --deterministic")
+    if draft["model.deterministic_mode"]:
+        _determinism(draft, device)
 
 
 def _sequence_length(draft: Draft) -> None:
@@ -88,6 +100,12 @@ def _distributed_optimizer(draft: Draft) -> None:
             draft.derive("ddp.overlap_param_gather", False, f"{needed}=false")
 
 
+def _sequence_parallelism(draft: Draft) -> None:
+    """A recipe's sequence parallelism goes with its tensor parallelism; one that was typed is left to validation."""
+    if draft["model.tensor_model_parallel_size"] == 1 and not draft.typed("model.sequence_parallel"):
+        draft.derive("model.sequence_parallel", False, "model.tensor_model_parallel_size=1")
+
+
 def _interleaved_pipeline(draft: Draft) -> None:
     """The point-to-point flags of the interleaved schedule.
 
@@ -101,7 +119,9 @@ def _interleaved_pipeline(draft: Draft) -> None:
         draft.derive("model.batch_p2p_comm", False, why)
 
 
-def _determinism(draft: Draft) -> None:
-    why = "--deterministic"
-    draft.derive("model.deterministic_mode", True, why)
-    draft.derive("model.cross_entropy_loss_fusion", False, why)
+def _determinism(draft: Draft, device: DeviceKind) -> None:
+    """Kernels and libraries whose sums do not depend on timing."""
+    draft.derive("model.cross_entropy_loss_fusion", False, "a deterministic run")
+    for name, value in DETERMINISTIC_ENVIRONMENT.items() if device == "cuda" else ():
+        if not draft.typed(f"env_vars.{name}"):
+            draft.put(f"env_vars.{name}", value, DERIVED)

@@ -9,3 +9,7 @@ class ConfigError(ValueError):
     """
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        # A value may hold line breaks; the message stays one line.
+        super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message))

@@ -34,7 +34,7 @@ def field_type(path: str) -> Any:
     Raises ConfigError for a name that is unknown (with the nearest one), not available yet, or not settable.
     """
     section, _, field = path.partition(".")
-    if section in FREE_SECTIONS and field:
+    if section in FREE_SECTIONS and path != section:
         return str
     if section in SECTIONS_TO_COME:
         raise ConfigError(f"{path}: the section {section} is not available yet")

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
 from trainwright.recipes.errors import ConfigError
 
 Operation = Literal["set", "add", "delete"]
@@ -80,21 +83,18 @@ class _NotHydra(Exception):
 
 
 @cache
-def _parser() -> Any:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
+def _parser() -> OverridesParser:
     return OverridesParser.create()
 
 
 def _hydra(text: str) -> tuple[Any, bool]:
     """The value of `text` as Hydra reads it, and whether it would be a sweep."""
-    from hydra.errors import HydraException
-
     try:
         override = _parser().parse_override(f"key={text}")
         sweep = override.is_sweep_override()
         return (None if sweep else override.value()), sweep
-    except HydraException as error:
+    # Besides its own errors, Python's at numbers of thousands of digits and at lists hundreds deep get through.
+    except (HydraException, ValueError, OverflowError, RecursionError) as error:
         raise _NotHydra from error
 
 

@@ -75,11 +75,9 @@ def resolve(
     apply_device(draft, device)
     apply_flags(draft, flags or {})
     apply_words(draft, overrides)
-    if deterministic:
-        draft.put("model.deterministic_mode", True, "flag --deterministic")
     # Bounds first: the arithmetic of deriving must not meet a zero.
     build_config(draft.tree())
-    derive(draft, deterministic=deterministic)
+    derive(draft, device=device, deterministic=deterministic)
     config = build_config(draft.tree())
     ranks = world_size or selected.recipe.world_size
     validate(Plan(config, draft, ranks, device))

@@ -6,6 +6,7 @@ from trainwright.recipes.validate import (
     batches,
     datasets,
     devices,
+    environment,
     extras,
     model,
     no_effect,
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     *datasets.RULES,
     *schedule.RULES,
     *devices.RULES,
+    *environment.RULES,
     *profiling.RULES,
     *no_effect.RULES,
 )

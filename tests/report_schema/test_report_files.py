@@ -234,6 +234,9 @@ def test_keys_are_written_in_the_order_of_the_schema(path: Path) -> None:
     ("change", "message"),
     [
         (lambda report: setattr(report.steps[1], "loss", math.nan), r"steps\[1\].loss: .*finite"),
+        (lambda report: report.steps.append(3), r"steps\[2\]: input should be a valid dictionary"),
+        (lambda report: setattr(report, "steps", 3), "steps: input should be a valid list, got 3"),
+        (lambda report: report.config.env_vars.update(BAD="\ud800"), "not writable as JSON: .*surrogates"),
         (lambda report: setattr(report.config, "num_layers", "many"), "config.num_layers: .*'many'"),
         (lambda report: report.config.env_vars.update(LIMIT=math.inf), "config.env_vars.LIMIT: inf is not a finite"),
         (lambda report: report.config.env_vars.update(LIST=[1, {2: 3}]), r"env_vars.LIST\[1\]: the key 2 is not"),

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from trainwright.report_schema.errors import ReportError
 from trainwright.report_schema.strict_json import dump_json, field_path, load_json, write_atomically
 from trainwright.report_schema.training_results import TrainingResults, check_version
+from trainwright.report_schema.training_step import TrainingStep
 
 REPORT_NAME = "training_report.json"
 
@@ -44,8 +45,22 @@ def write_report(path: Path | str, report: TrainingResults) -> None:
     """
     check_version(report.schema_version)
     document = report.model_dump(warnings=False)
-    validated(document)  # A field may have been assigned since the report was made.
+    _check_anew(document)
     write_atomically(Path(path), dump_json(document))
+
+
+def _check_anew(document: dict[str, Any]) -> None:
+    """Validate what is about to be written: fields may have been assigned since the report was made.
+
+    Steps are checked one at a time, so that a long report is not held twice.
+    """
+    steps = document["steps"]
+    validated({**document, "steps": [] if isinstance(steps, list) else steps})
+    for index, step in enumerate(steps):
+        try:
+            TrainingStep.model_validate(step)
+        except ValidationError as error:
+            raise ReportError(first_problem(error, ("steps", index))) from None
 
 
 def validated(document: dict[str, Any]) -> TrainingResults:
@@ -56,10 +71,13 @@ def validated(document: dict[str, Any]) -> TrainingResults:
         raise ReportError(first_problem(error)) from None
 
 
-def first_problem(error: ValidationError) -> str:
-    """One line for a pydantic error: the path of the first wrong field, what was expected, how many more there are."""
+def first_problem(error: ValidationError, within: tuple[int | str, ...] = ()) -> str:
+    """One line for a pydantic error: the path of the first wrong field, what was expected, how many more there are.
+
+    ``within`` is the path of what was validated, where that is not the whole document.
+    """
     first, *others = error.errors(include_url=False)
-    where = field_path(first["loc"])
+    where = field_path((*within, *first["loc"]))
     said = first["msg"][0].lower() + first["msg"][1:]
     got = "" if first["type"] == "missing" else f", got {_short(first['input'])}"
     more = f" (and {len(others)} more)" if others else ""

@@ -133,6 +133,21 @@ def table(runs: Sequence[Path], *, sort_by: str | None = None, descending: bool 
     return _exit_status(command)
 
 
+def upgrade(old: Path, new: Path) -> int:
+    """Read a report that is not schema 1.0 to the letter, say what had to be filled in, and write it as one that is."""
+
+    def command() -> None:
+        from trainwright.report_schema import read_old_report, write_report
+
+        report, filled = read_old_report(old)
+        write_report(new, report)
+        for field, note in filled:
+            print(f"{field}: {note}", file=sys.stderr)
+        print(f"wrote {new}: {len(filled)} thing{'s'[: len(filled) != 1]} filled in")
+
+    return _exit_status(command)
+
+
 def schema(version: str | None = None) -> int:
     """Print the JSON Schema of a released version of the report, by default the newest."""
 

@@ -13,14 +13,34 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 @app.command()
 def build(
     run: Run,
+    workload: Annotated[
+        str, typer.Option(metavar="NAME", help="trainwright, nemo-run, megatron-run, megatron-bridge; auto finds out.")
+    ] = "auto",
+    system: Annotated[Path | None, typer.Option(metavar="FILE", help="CloudAI's system definition.")] = None,
+    tests_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="CloudAI's test definitions.")] = None,
+    scenario: Annotated[Path | None, typer.Option(metavar="FILE", help="CloudAI's scenario definition.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Comes before what files say."),
+    ] = None,
     exclude_after_restart: Annotated[
         int, typer.Option(metavar="N", min=0, help="Steps after each restart to leave out of the averages.")
     ] = 0,
 ) -> None:
-    """Write training_report.json and its diagnostics into a run directory."""
+    """Write training_report.json and its diagnostics into a run directory of any framework."""
     from trainwright_login import report
 
-    raise typer.Exit(report.build(run, exclude_after_restart=exclude_after_restart))
+    raise typer.Exit(
+        report.build(
+            run,
+            workload=workload,
+            system=system,
+            tests_dir=tests_dir,
+            scenario=scenario,
+            settings=settings or (),
+            exclude_after_restart=exclude_after_restart,
+        )
+    )
 
 
 @app.command()
@@ -43,8 +63,58 @@ def plot(
 
 
 @app.command()
+def compare(
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="A report, or its directory.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another.")],
+    max_slowdown: Annotated[str | None, typer.Option(metavar="3%", help="Fail if step time grew by more.")] = None,
+    max_memory_growth: Annotated[str | None, typer.Option(metavar="2%", help="Fail if memory grew by more.")] = None,
+    loss_tolerance: Annotated[
+        str | None, typer.Option(metavar="0.1%", help="Fail if the loss differs by more, up or down.")
+    ] = None,
+    format: Annotated[str, typer.Option(metavar="NAME", help="text, json, github, junit or markdown.")] = "text",
+) -> None:
+    """Compare two reports; exit 1 if the newer one is certainly past a gate."""
+    from trainwright_login import report
+
+    raise typer.Exit(
+        report.compare(
+            base,
+            new,
+            max_slowdown=max_slowdown,
+            max_memory_growth=max_memory_growth,
+            loss_tolerance=loss_tolerance,
+            format=format,
+        )
+    )
+
+
+@app.command()
+def table(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Reports, or their directories.")],
+    sort_by: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column's heading.")] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="Largest first.")] = False,
+    format: Annotated[str, typer.Option(metavar="NAME", help="text, markdown or csv.")] = "text",
+) -> None:
+    """Print one row a report."""
+    from trainwright_login import report
+
+    raise typer.Exit(report.table(runs, sort_by=sort_by, descending=descending, format=format))
+
+
+@app.command()
+def upgrade(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A report from before schema 1.0, or with gaps.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Where to write the complete one.")],
+) -> None:
+    """Complete an older report, saying what had to be filled in."""
+    from trainwright_login import report
+
+    raise typer.Exit(report.upgrade(old, new))
+
+
+@app.command()
 def schema(
-    version: Annotated[str | None, typer.Argument(metavar="VERSION", help="By default the newest.")] = None,
+    version: Annotated[str | None, typer.Option(metavar="VERSION", help="By default the newest.")] = None,
 ) -> None:
     """Print the JSON Schema of the report."""
     from trainwright_login import report

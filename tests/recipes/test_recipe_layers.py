@@ -185,10 +185,18 @@ def test_an_interleaved_pipeline_of_two_stages_gets_safe_sends() -> None:
 
 
 def test_deterministic_turns_off_what_is_not() -> None:
-    config = run(recipe=LLAMA, device="cuda", deterministic=True).config
-    assert config.model.deterministic_mode
-    assert not config.model.cross_entropy_loss_fusion
-    says(refusal("model.cross_entropy_loss_fusion=true", device="cuda", deterministic=True), "--deterministic")
+    """By flag or by field; a clash with what was typed is an error, and a typed variable stays."""
+    by_flag = run(recipe=LLAMA, device="cuda", deterministic=True)
+    by_field = run("model.deterministic_mode=true", recipe=LLAMA, device="cuda")
+    assert by_flag.config == by_field.config
+    assert by_flag.config.model.deterministic_mode
+    assert by_flag.sources["model.deterministic_mode"] == "flag --deterministic"
+    assert not by_flag.config.model.cross_entropy_loss_fusion
+    assert by_flag.config.env_vars["NVTE_ALLOW_NONDETERMINISTIC_ALGO"] == "0"
+    says(refusal("model.cross_entropy_loss_fusion=true", device="cuda", deterministic=True), "deterministic run")
+    says(refusal("model.deterministic_mode=false", deterministic=True), "deterministic_mode=false", "--deterministic")
+    typed = run("env_vars.NCCL_ALGO=Tree", device="cuda", deterministic=True)
+    assert typed.config.env_vars["NCCL_ALGO"] == "Tree"
 
 
 def test_resolve_changes_nothing_that_it_is_given() -> None:

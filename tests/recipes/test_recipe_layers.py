@@ -147,6 +147,13 @@ def test_the_distributed_optimizer_is_one_switch(typed: str, other: str) -> None
     says(refusal(f"{typed}=false", f"{other}=true"), typed, other)
 
 
+@pytest.mark.parametrize("path", DISTRIBUTED_OPTIMIZER)
+def test_only_adam_is_distributed(path: str) -> None:
+    """Megatron Core's distributed optimizer takes no other; a recipe's switch follows, a typed one clashes."""
+    assert value(run("optimizer.optimizer=sgd").config, path) is False
+    says(refusal("optimizer.optimizer=sgd", f"{path}=true"), f"{path}=true", "optimizer.optimizer=sgd")
+
+
 def test_what_follows_is_filled_in() -> None:
     """Sequence length, sizes, vocabulary and schedule of a shrunk model."""
     words = ("model.hidden_size=64", "model.num_attention_heads=4", "tokenizer.tokenizer_type=ByteLevelTokenizer")

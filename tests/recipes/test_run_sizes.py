@@ -49,11 +49,16 @@ def test_bytes_follow_types_and_optimizer() -> None:
 
 
 def test_the_distributed_optimizer_splits_its_state() -> None:
-    words = ("optimizer.optimizer=sgd", "train.global_batch_size=32")
-    whole = estimate(small(*words, "optimizer.use_distributed_optimizer=false", world_size=4))
-    split = estimate(small(*words, world_size=4))
-    assert split.optimizer_bytes * 4 == whole.optimizer_bytes == 4 * whole.parameters
-    assert estimate(small(*words, "optimizer.sgd_momentum=0", world_size=4)).optimizer_bytes == 0
+    """Between data and context parallel ranks."""
+    whole = estimate(small("optimizer.use_distributed_optimizer=false", world_size=4))
+    split = estimate(small("model.context_parallel_size=2", world_size=4))
+    assert split.optimizer_bytes * 4 == whole.optimizer_bytes == 8 * whole.parameters
+
+
+def test_sgd_keeps_one_moment_or_none() -> None:
+    with_momentum = estimate(small("optimizer.optimizer=sgd"))
+    assert with_momentum.optimizer_bytes == 4 * with_momentum.parameters
+    assert estimate(small("optimizer.optimizer=sgd", "optimizer.sgd_momentum=0")).optimizer_bytes == 0
 
 
 def test_an_unknown_vocabulary_is_asked_for() -> None:

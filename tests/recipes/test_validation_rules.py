@@ -51,6 +51,11 @@ def words(line: str) -> list[str]:
             ("rope_scaling_high_freq_factor=1.0", "low_freq_factor=1.0"),
         ),
         ("model.recompute_granularity=full", 1, ("recompute_method", "recompute_num_layers")),
+        (
+            "model.recompute_granularity=full model.recompute_method=block model.recompute_num_layers=7 pp=2",
+            2,
+            ("model.recompute_num_layers=7", "6 layers"),
+        ),
         ("model.recompute_granularity=selective model.recompute_num_layers=1", 1, ("belongs to", "full")),
         ("model.recompute_granularity=selective model.recompute_modules=[moe]", 1, ("'moe'", "core_attn")),
         ("model.window_size=[4,4]", 1, ("window_size", "[LEFT,0]")),

@@ -90,11 +90,13 @@ def _schedule(draft: Draft) -> None:
 
 
 def _distributed_optimizer(draft: Draft) -> None:
-    """One switch under two names."""
+    """One switch under two names, for Adam only: Megatron Core's distributed optimizer splits no other."""
     typed = [path for path in DISTRIBUTED_OPTIMIZER if draft.typed(path)]
-    if typed:
-        for path in DISTRIBUTED_OPTIMIZER:
+    for path in DISTRIBUTED_OPTIMIZER:
+        if typed:
             draft.derive(path, draft[typed[0]], f"{typed[0]}={show(draft[typed[0]])}")
+        if draft["optimizer.optimizer"] != "adam":
+            draft.derive(path, False, f"optimizer.optimizer={draft['optimizer.optimizer']}")
     for needed in (DISTRIBUTED_OPTIMIZER[0], "ddp.overlap_grad_reduce"):
         if not draft[needed]:
             draft.derive("ddp.overlap_param_gather", False, f"{needed}=false")

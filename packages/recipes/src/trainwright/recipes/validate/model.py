@@ -42,6 +42,11 @@ def recomputation_is_complete(plan: Plan) -> None:
             "model.recompute_granularity=full needs model.recompute_method (uniform or block) and "
             "model.recompute_num_layers"
         )
+    layers = model.num_layers // (model.pipeline_model_parallel_size * plan.chunks)
+    if model.recompute_granularity == "full" and (model.recompute_num_layers or 0) > layers:
+        raise ConfigError(
+            f"model.recompute_num_layers={model.recompute_num_layers} is more than the {layers} layers of a model chunk"
+        )
     if model.recompute_granularity == "selective" and model.recompute_num_layers is not None:
         raise ConfigError("model.recompute_num_layers belongs to model.recompute_granularity=full; leave it out")
     for name in plan.draft["model.recompute_modules"] or ():

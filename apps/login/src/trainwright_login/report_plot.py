@@ -86,7 +86,7 @@ def draw(runs: Sequence[PlottedRun]) -> "Figure":
     _fit_to_window(time, runs)
     for panel in panels[1]:
         panel.set_xlabel("iteration")
-    figure.suptitle(" / ".join(run.report.config.test_name for run in runs) if len(runs) < 3 else f"{len(runs)} runs")
+    figure.suptitle(", ".join(dict.fromkeys(run.report.config.test_name or run.label for run in runs)))
     return figure
 
 
@@ -104,6 +104,7 @@ def _curve(
         color=colour,
         linestyle=linestyle,
         linewidth=1.2,
+        alpha=0.8,  # A curve that another one hides shows through.
         marker=marker,
         label=label,
     )
@@ -157,19 +158,42 @@ def _fit_to_window(panel: "Axes", runs: Sequence[PlottedRun]) -> None:
 
 
 def _rendered(figure: "Figure", kind: str) -> bytes:
+    from matplotlib import rc_context
+
     stream = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 120}
-    figure.savefig(stream, format=kind, **options)
+    # Text stays text, that a reader can search and copy; ids do not change from one drawing to the next.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "trainwright"}):
+        figure.savefig(stream, format=kind, **options)
     return stream.getvalue()
 
 
 def _page(runs: Sequence[PlottedRun], svg: str) -> str:
-    names = ", ".join(run.label for run in runs)
-    picture = svg[svg.index("<svg") :]
-    return (
-        "<!doctype html>\n"
-        '<html lang="en"><head><meta charset="utf-8">'
-        f"<title>Training report: {escape(names)}</title>"
-        "<style>body{font-family:sans-serif;max-width:1200px;margin:1em auto}svg{width:100%;height:auto}</style>"
-        f"</head><body><h1>Training report: {escape(names)}</h1>\n{picture}\n</body></html>\n"
-    )
+    """The picture, the summary of each run, and what a reader should know of it."""
+    from trainwright.report_schema.compare import Side
+    from trainwright.report_schema.summary_table import summary_table
+
+    title = f"Training report: {escape(', '.join(run.label for run in runs))}"
+    summary = summary_table([(run.label, Side(run.report, run.diagnostics)) for run in runs])
+    warnings = [
+        f"<li>{escape(run.label)}: {escape(warning)}</li>\n"
+        for run in runs
+        for warning in (run.diagnostics.warnings if run.diagnostics else ())
+    ]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>body {{ font-family: sans-serif; max-width: 1200px; margin: 1em auto }} svg {{ width: 100%; height: auto }}
+pre {{ overflow-x: auto }}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{svg[svg.index("<svg") :]}
+<pre>{escape(summary)}</pre>
+<ul>
+{"".join(warnings)}</ul>
+</body>
+</html>
+"""

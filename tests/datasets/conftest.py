@@ -10,7 +10,7 @@ import pytest
 from trainwright.recipes.config import ConfigContainer
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_config() -> Callable[..., ConfigContainer]:
     """A whole configuration from what its dataset, tokenizer, train and validation sections say."""
 
@@ -34,25 +34,23 @@ def make_config() -> Callable[..., ConfigContainer]:
     return make
 
 
-@pytest.fixture
-def write_pair(tmp_path: Path) -> Callable[..., str]:
-    """Write documents as `NAME.bin`/`NAME.idx` with Megatron Core's own builder; returns the prefix."""
+@pytest.fixture(scope="session")
+def write_pair() -> Callable[..., str]:
+    """Write documents as `PREFIX.bin`/`PREFIX.idx` with Megatron Core's own builder; returns the prefix."""
 
-    def write(name: str, documents: Sequence[Sequence[int]], dtype: type = np.uint16) -> str:
-        import torch
+    def write(prefix: Path, documents: Sequence[Sequence[int]], dtype: type = np.uint16) -> str:
         from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
 
-        prefix = str(tmp_path / name)
         builder = IndexedDatasetBuilder(f"{prefix}.bin", dtype=dtype)
         for document in documents:
-            builder.add_document(torch.tensor(document), [len(document)])
+            builder.add_document(np.array(document), [len(document)])
         builder.finalize(f"{prefix}.idx")
-        return prefix
+        return str(prefix)
 
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_documents() -> Callable[..., list[list[int]]]:
     """`count` byte-level documents of 1 to `longest` tokens, each with its end of document."""
 
@@ -61,3 +59,32 @@ def random_documents() -> Callable[..., list[list[int]]]:
         return [[*random.integers(0, 256, random.integers(0, longest)).tolist(), 256] for _ in range(count)]
 
     return make
+
+
+@pytest.fixture
+def tiktoken_file(tmp_path: Path) -> Path:
+    """A vocabulary of all bytes and of a few merges, 260 ranks."""
+    import base64
+
+    tokens = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"in"]
+    path = tmp_path / "small.tiktoken"
+    path.write_text("".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def huggingface_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A byte-level BPE tokenizer of 300 tokens, saved as transformers saves one; `<|endoftext|>` ends a text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat, the dog sat on the log"] * 3, trainer)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>").save_pretrained(str(folder))
+    return folder

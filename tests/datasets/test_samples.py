@@ -50,10 +50,10 @@ def indexed(make_config: MakeConfig, tmp_path: Path) -> MakeConfig:
 
 @pytest.mark.parametrize(("train", "valid"), [(20, 10), (500, 90)], ids=["within one pass", "several passes"])
 def test_one_prefix_gives_the_samples_of_megatron_core(
-    indexed: MakeConfig, write_pair: WritePair, random_documents: Any, train: int, valid: int
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path, random_documents: Any, train: int, valid: int
 ) -> None:
     """Also the lengths, so that a run that is made longer goes on in the same order."""
-    prefix = write_pair("corpus", random_documents(100))
+    prefix = write_pair(tmp_path / "corpus", random_documents(100))
     config = indexed(data_path=prefix, split="70,20,10")
     ours = build(config, train, valid)
     theirs = reference(config, train, valid, blend=([prefix], None), split="70,20,10")
@@ -64,10 +64,10 @@ def test_one_prefix_gives_the_samples_of_megatron_core(
 
 @pytest.mark.parametrize("train", [40, 900], ids=["within one pass", "several passes"])
 def test_a_weighted_blend_gives_the_samples_of_megatron_core(
-    indexed: MakeConfig, write_pair: WritePair, random_documents: Any, train: int
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path, random_documents: Any, train: int
 ) -> None:
     """In all the ways to write one."""
-    a, b = write_pair("a", random_documents(80)), write_pair("b", random_documents(50, seed=1))
+    a, b = write_pair(tmp_path / "a", random_documents(80)), write_pair(tmp_path / "b", random_documents(50, seed=1))
     theirs = reference(indexed(data_path=a), train, 4, blend=([a, b], [0.3, 0.7]), split="90,10,0")
     for data_path in ([0.3, a, 0.7, b], f"0.3 {a} 0.7 {b}", [3, a, "7", b]):
         ours = build(indexed(data_path=data_path, split="90,10,0"), train, 4)
@@ -76,9 +76,9 @@ def test_a_weighted_blend_gives_the_samples_of_megatron_core(
 
 
 def test_per_split_prefixes_give_the_samples_of_megatron_core(
-    indexed: MakeConfig, write_pair: WritePair, random_documents: Any
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path, random_documents: Any
 ) -> None:
-    a, b = write_pair("a", random_documents(80)), write_pair("b", random_documents(50, seed=1))
+    a, b = write_pair(tmp_path / "a", random_documents(80)), write_pair(tmp_path / "b", random_documents(50, seed=1))
     config = indexed(train_data_path=a, valid_data_path=[b], split=None)
     ours, theirs = build(config, 30, 9), reference(config, 30, 9, blend_per_split=[([a], None), ([b], None), None])
     assert rows(ours[0], 30) == rows(theirs[0], 30)
@@ -86,9 +86,9 @@ def test_per_split_prefixes_give_the_samples_of_megatron_core(
 
 
 def test_a_list_without_weights_reads_everything_once_before_it_repeats(
-    indexed: MakeConfig, write_pair: WritePair, random_documents: Any
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path, random_documents: Any
 ) -> None:
-    a, b = write_pair("a", random_documents(80)), write_pair("b", random_documents(50, seed=1))
+    a, b = write_pair(tmp_path / "a", random_documents(80)), write_pair(tmp_path / "b", random_documents(50, seed=1))
     config = indexed(data_path=[a, b], split="1")
     one_pass = sum(len(build(indexed(data_path=prefix, split="1"), 1, 0)[0]) for prefix in (a, b))
     train, _ = build(config, one_pass, 0)
@@ -106,17 +106,21 @@ def test_mock_data_follows_the_split(make_config: MakeConfig) -> None:
     assert max(max(row) for row in rows(train, 10)) < 50
 
 
-def test_labels_are_the_tokens_shifted_by_one_and_no_byte_is_masked(indexed: MakeConfig, write_pair: WritePair) -> None:
+def test_labels_are_the_tokens_shifted_by_one_and_no_byte_is_masked(
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path
+) -> None:
     """A NUL byte is text as well: nothing stands for padding."""
-    prefix = write_pair("corpus", [[0, 1, 2, 0, 256] * 20])
+    prefix = write_pair(tmp_path / "corpus", [[0, 1, 2, 0, 256] * 20])
     sample = build(indexed(data_path=prefix, split="1", seq_length=8), 1, 0)[0][0]
     assert sample["tokens"][1:].tolist() == sample["labels"][:-1].tolist()
     assert sample["loss_mask"].tolist() == [1.0] * 8
     assert sample["position_ids"].tolist() == list(range(8))
 
 
-def test_eod_mask_and_position_reset_reach_megatron_core(indexed: MakeConfig, write_pair: WritePair) -> None:
-    prefix = write_pair("corpus", [[7, 256] * 20])
+def test_eod_mask_and_position_reset_reach_megatron_core(
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path
+) -> None:
+    prefix = write_pair(tmp_path / "corpus", [[7, 256] * 20])
     config = indexed(data_path=prefix, split="1", seq_length=4, eod_mask_loss=True, reset_position_ids=True)
     sample = build(config, 1, 0)[0][0]
     is_end = [token == 256 for token in sample["tokens"].tolist()]
@@ -130,14 +134,14 @@ def test_the_cache_is_found_again_and_new_content_is_never_served_from_it(
     """Same path, same times, same sizes: other content, other entry."""
     import os
 
-    prefix = write_pair("corpus", [[1] * 20 + [256], [2] * 30 + [256]] * 4)
+    prefix = write_pair(tmp_path / "corpus", [[1] * 20 + [256], [2] * 30 + [256]] * 4)
     config, cache = indexed(data_path=prefix, split="1"), tmp_path / "cache"
     before = rows(build(config, 6, 0)[0], 6)
     entries = set(os.listdir(cache))
     assert rows(build(config, 6, 0)[0], 6) == before
     assert set(os.listdir(cache)) == entries
     times = os.stat(f"{prefix}.idx")
-    write_pair("corpus", [[2] * 30 + [256], [1] * 20 + [256]] * 4)
+    write_pair(tmp_path / "corpus", [[2] * 30 + [256], [1] * 20 + [256]] * 4)
     os.utime(f"{prefix}.idx", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert rows(build(config, 6, 0)[0], 6) != before
     assert len(set(os.listdir(cache)) - entries) == 1
@@ -146,7 +150,7 @@ def test_the_cache_is_found_again_and_new_content_is_never_served_from_it(
 def test_a_damaged_cache_entry_is_replaced(
     indexed: MakeConfig, write_pair: WritePair, random_documents: Any, tmp_path: Path
 ) -> None:
-    prefix = write_pair("corpus", random_documents(40))
+    prefix = write_pair(tmp_path / "corpus", random_documents(40))
     config = indexed(data_path=prefix, split="1")
     before = rows(build(config, 6, 0)[0], 6)
     (damaged,) = (tmp_path / "cache").glob("*/sample_index.npy")
@@ -157,10 +161,10 @@ def test_a_damaged_cache_entry_is_replaced(
 
 
 def test_a_split_without_one_whole_sample_is_refused_with_its_numbers(
-    indexed: MakeConfig, write_pair: WritePair
+    indexed: MakeConfig, write_pair: WritePair, tmp_path: Path
 ) -> None:
     """Megatron Core would loop for ever on no documents, and mix one document with itself on too few tokens."""
-    prefix = write_pair("corpus", [[1, 2, 3, 256]] * 50)
+    prefix = write_pair(tmp_path / "corpus", [[1, 2, 3, 256]] * 50)
     with pytest.raises(
         DataError, match=r"the valid split \(dataset.split='99,1'\) has 0 of the 50 sequences .* 0 tokens"
     ):

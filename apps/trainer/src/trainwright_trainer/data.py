@@ -58,8 +58,8 @@ def prepare(
     """Turn text into PREFIX.bin and PREFIX.idx."""
     from trainwright.datasets import prepare as preparing
 
-    # A job that is cancelled leaves nothing half-written either.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     summary = preparing.prepare(
         inputs,
         output_prefix,
@@ -119,6 +119,17 @@ def list_selectors(
 
     for selector in selectors() if name is None else [find_selector(name)]:
         print(f"{selector.name:<18}{selector.kind:<17}{'/'.join(selector.modes):<10}{selector.reads}")
+
+
+class Stopped(Exception):
+    """A signal ended the work. One line; exit code 1."""
+
+    exit_code = 1
+
+
+def _stop(number: int, _frame: object) -> None:
+    """An error like any other, so that what was begun is cleaned up."""
+    raise Stopped(f"stopped by {signal.Signals(number).name}; nothing was written")
 
 
 def _tokenizer(kind: TokenizerType, model: str | None, vocab_size: int | None) -> TokenizerConfig:

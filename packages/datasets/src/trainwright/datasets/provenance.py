@@ -19,8 +19,9 @@ def read_provenance(pair: IndexedPair) -> dict[str, Any] | None:
             described = json.load(stream)
     except (OSError, ValueError):
         return None
-    known = isinstance(described, dict) and described.get("idx_sha256") == pair.sha256
-    return described if known else None
+    if not isinstance(described, dict) or not isinstance(described.get("tokenizer"), dict):
+        return None
+    return described if described.get("idx_sha256") == pair.sha256 else None
 
 
 def check_tokenizer(pair: IndexedPair, tokenizer: Tokenizer) -> None:
@@ -35,7 +36,7 @@ def check_tokenizer(pair: IndexedPair, tokenizer: Tokenizer) -> None:
     ours = tokenizer.unique_identifiers
     if described is None or ours["class"] == "NullTokenizer":
         return
-    theirs = described.get("tokenizer")
+    theirs = described["tokenizer"]
     if theirs != ours:
         raise DataError(
             f"{pair.prefix} was prepared with {_words(theirs)}, this run reads it with {_words(ours)} "
@@ -43,8 +44,6 @@ def check_tokenizer(pair: IndexedPair, tokenizer: Tokenizer) -> None:
         )
 
 
-def _words(identifiers: Any) -> str:
-    if not isinstance(identifiers, dict):
-        return str(identifiers)
+def _words(identifiers: dict[str, object]) -> str:
     digest = str(identifiers.get("sha256", ""))
     return f"{identifiers.get('class')}" + (f" of content {digest[:12]}" if digest else "")

@@ -71,13 +71,17 @@ def _pieces(file: InputFile, one_document_per_line: bool) -> Iterator[tuple[Piec
         with file.path.open("rb") as raw:
             blocks = _without_bom(name, _READERS[file.compression](name, raw))
             if file.format == "text" and not one_document_per_line:
-                yield Piece(name, 1, _whole(name, blocks), "document"), raw.tell()
+                yield Piece(name, 1, _whole(name, blocks), "document"), _position(raw)
                 return
             kind: Kind = "jsonl" if file.format == "jsonl" else "lines"
             for line, data in _cut_at_lines(name, blocks):
-                yield Piece(name, line, data, kind), raw.tell()
+                yield Piece(name, line, data, kind), _position(raw)
     except OSError as error:
         raise DataError(f"{name}: {error.strerror or error}") from error
+
+
+def _position(raw: BinaryIO) -> int:
+    return raw.tell() if raw.seekable() else 0  # a pipe has no place, and no size to compare it with
 
 
 def _whole(name: str, blocks: Iterator[bytes]) -> bytes:
@@ -112,7 +116,9 @@ def _cut_at_lines(name: str, blocks: Iterator[bytes]) -> Iterator[tuple[int, byt
 
 
 def _without_bom(name: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(blocks, b"")
+    first = b""
+    while len(first) < len(_BOM) and (block := next(blocks, b"")):
+        first += block
     if first.startswith(_UTF16_BOMS):
         raise DataError(f"{name}: UTF-16 text; convert it to UTF-8")
     yield first.removeprefix(_BOM)

@@ -97,7 +97,8 @@ class PairWriter:
 
     def _discard(self) -> None:
         for path in self._scratch.values():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # not there
+                path.unlink()
         for folder in self._new_folders:
             with suppress(OSError):  # not there, or someone else's by now
                 folder.rmdir()

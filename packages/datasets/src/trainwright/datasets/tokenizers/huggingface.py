@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 from trainwright.datasets.errors import DataError
 from trainwright.datasets.tokenizers.base import NO_TOKEN, Tokenizer, content_hash
 
-TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "added_tokens.json", "special_tokens_map.json", "*.model")
-"""Files of a model folder that decide what the tokenizer does; weights are not among them."""
+VOCABULARY_FILES = ("*.model", "vocab*", "merges.txt", "added_tokens.json")
+"""Where a folder without `tokenizer.json` keeps its vocabulary."""
+
+PROBE = "Two  spaces, a tab\t, a line\nand A 1234 naïve café, 漢字 🙂.\n"
 
 END_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|end▁of▁sentence|>")
 """What ends a document in a bare `tokenizer.json`, which does not say it: the first of these that it holds."""
@@ -27,9 +30,7 @@ class HuggingFaceTokenizer(Tokenizer):
         self.vocab_size = max(len(self._tokenizer), 1 + max(self._tokenizer.get_vocab().values(), default=-1))
         self.eod = _end_of_document(self._tokenizer, path)
         self.pad = _padding(self._tokenizer)
-        files = [path] if path.is_file() else {file for glob in TOKENIZER_FILES for file in path.glob(glob)}
-        digest = content_hash(file for file in files if file.is_file())
-        self.unique_identifiers = {"class": "HuggingFaceTokenizer", "sha256": digest}
+        self.unique_identifiers = {"class": "HuggingFaceTokenizer", "sha256": self._fingerprint(path), "eod": self.eod}
 
     def tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -39,6 +40,16 @@ class HuggingFaceTokenizer(Tokenizer):
         kept = [int(i) for i in ids if i != self.eod and i != self.pad]
         text: str = self._tokenizer.decode(kept, clean_up_tokenization_spaces=False)
         return text
+
+    def _fingerprint(self, path: Path) -> str:
+        """Of the vocabulary's files, and of the ids of a text that its settings act on.
+
+        Of settings themselves it would also change with a chat template, which changes no id.
+        """
+        files = [path] if path.is_file() else [path / "tokenizer.json"]
+        if not files[0].is_file():
+            files = [file for glob in VOCABULARY_FILES for file in path.glob(glob) if file.is_file()]
+        return hashlib.sha256(f"{content_hash(files)} {self.tokenize(PROBE)}".encode()).hexdigest()
 
 
 def _load(path: Path) -> Any:

@@ -32,8 +32,13 @@ def read_points(records: RecordReader, name_of: Callable[[str], str | None]) -> 
     # the layout, is decoded in full the first time it is seen, and tells the name from then on.
     names: dict[bytes, object] = {}
     unpack_float = _FLOAT.unpack_from
+    step, step_end, last_key = 0, 0, b""
     for payload in records:
-        step, step_end = _step(payload)
+        # The tags of one step follow each other: its number is decoded once.
+        key = payload[:1] + payload[9:14]
+        if key != last_key:
+            step, step_end = _step(payload)
+            last_key = key if step_end <= 14 else b""
         name = names.get(payload[step_end:-4], _UNKNOWN) if step_end else _UNKNOWN
         if name is None:
             continue

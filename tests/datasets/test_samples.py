@@ -96,6 +96,20 @@ def test_a_list_without_weights_reads_everything_once_before_it_repeats(
     assert rows(build(config, 5, 0)[0], one_pass) == rows(train, one_pass)
     longer, _ = build(config, 3 * one_pass, 0)
     assert len(longer) >= 3 * one_pass
+    assert longer.samples_per_epoch == train.samples_per_epoch == one_pass
+
+
+def test_cyclic_gets_one_pass(
+    indexed: MakeConfig, write_pair: WritePair, random_documents: Any, tmp_path: Path
+) -> None:
+    """Its loader repeats it; a blend is as long as its parts together, in the proportions asked for."""
+    a, b = write_pair(tmp_path / "a", random_documents(80)), write_pair(tmp_path / "b", random_documents(50, seed=1))
+    single, _ = build(indexed(data_path=a, split="1", dataloader_type="cyclic"), 10_000, 0)
+    assert len(single) == single.samples_per_epoch
+    both, _ = build(indexed(data_path=[a, b], split="1", dataloader_type="cyclic"), 10_000, 0)
+    weighted, _ = build(indexed(data_path=[1, a, 1, b], split="1", dataloader_type="cyclic"), 10_000, 0)
+    assert len(weighted) in (len(both), len(both) + 1)
+    assert weighted.samples_per_epoch is None
 
 
 def test_mock_data_follows_the_split(make_config: MakeConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainwright.datasets.blend import SplitName
 from trainwright.datasets.ranks import in_turns
 from trainwright.datasets.tokenizers import Tokenizer
 
@@ -20,14 +21,17 @@ def build_datasets(
 
     Call on every rank, with the device chosen and torch.distributed up (or on no rank at all). A sample is
     `{tokens, labels, loss_mask, position_ids}`, each of shape [dataset.seq_length]; every rank gets the same ones.
-    Data that is too short for the samples asked for is read again, in another order; `cyclic` gets one pass.
+    Data that is too short for the samples asked for is read again, in another order; `cyclic` gets one pass. Sets
+    from files have `samples_per_epoch`: the samples of one pass, or None where weights leave a pass undefined.
 
     Raises:
         DataError: files or words that cannot be used; on all ranks as soon as on one.
     """
     from trainwright.datasets import samples
 
-    wanted = {"train": train_samples} | ({"valid": valid_samples} if valid_samples else {})
+    wanted: dict[SplitName, int] = {"train": train_samples}
+    if valid_samples:
+        wanted["valid"] = valid_samples
     build = samples.mock if config.dataset.kind == "mock" else samples.indexed
     built = in_turns(lambda: build(config, tokenizer, wanted))
     return built["train"], built.get("valid")

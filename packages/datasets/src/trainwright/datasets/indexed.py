@@ -18,8 +18,9 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from trainwright.datasets.errors import DataError
 
@@ -153,7 +154,7 @@ def _must_exist(prefix: str) -> None:
     raise DataError(f"{prefix}.idx and .bin do not exist{hint}")
 
 
-def _opened(path: str | Path) -> BinaryIO:
+def _opened(path: str | Path) -> BufferedReader:
     try:
         return open(path, "rb")
     except OSError as error:

@@ -56,7 +56,7 @@ def build_loader(
     workers = config.dataset.num_workers
     loader = DataLoader(
         dataset,
-        batch_sampler=_Once(places),  # type: ignore[arg-type]
+        batch_sampler=_Once(places),
         num_workers=workers,
         collate_fn=_collate,
         worker_init_fn=_ignore_stop_signals if workers else None,

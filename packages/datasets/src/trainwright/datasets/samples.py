@@ -87,7 +87,7 @@ def _gpt_config(config: ConfigContainer, tokenizer: Tokenizer, *, blend: Any, sp
         # Empty: Megatron Core builds its indices in memory, on any rank; IndexCache keeps them.
         path_to_cache="",
         mmap_bin_files=dataset.mmap_bin_files,
-        tokenizer=tokenizer,  # type: ignore[arg-type]  # it asks for vocab_size, eod, pad and unique_identifiers
+        tokenizer=tokenizer,  # it asks for vocab_size, eod, pad and unique_identifiers
         reset_position_ids=dataset.reset_position_ids,
         reset_attention_mask=False,
         eod_mask_loss=dataset.eod_mask_loss,
@@ -100,24 +100,23 @@ def _split_dataset(
 ) -> Dataset[Any]:
     if len(split.parts) == 1:
         return CachedGPTDataset(cache, split.parts[0], samples, name, gpt_config)
-    weights: Sequence[float] | None = split.weights
-    if weights is None:
-        passes = [CachedGPTDataset(cache, part, None, name, gpt_config) for part in split.parts]
-        lengths = [len(dataset) for dataset in passes]
-        if samples is None or samples <= sum(lengths):
-            return CachedBlendedDataset(cache, passes, lengths, None, gpt_config)
-        weights = [part.tokens for part in split.parts]  # more than one pass: each in proportion to its size
-    if samples is None:
-        # `cyclic` over weights: one pass is as long as the data is.
-        samples = sum(len(CachedGPTDataset(cache, part, None, name, gpt_config)) for part in split.parts)
-    return _weighted(split.parts, [weight / math.fsum(weights) for weight in weights], name, samples, gpt_config, cache)
+    one_pass = [part.samples for part in split.parts]
+    if split.weights is None and (samples is None or samples <= sum(one_pass)):
+        datasets = [CachedGPTDataset(cache, part, None, name, gpt_config) for part in split.parts]
+        return CachedBlendedDataset(cache, datasets, one_pass, None, gpt_config, samples_per_epoch=sum(one_pass))
+    # Without weights, what is read more than once is read in proportion to its size.
+    weights = split.weights or [part.tokens for part in split.parts]
+    shares = [weight / math.fsum(weights) for weight in weights]
+    samples_per_epoch = None if split.weights else sum(one_pass)
+    return _weighted(split.parts, shares, samples or sum(one_pass), samples_per_epoch, name, gpt_config, cache)
 
 
 def _weighted(
     parts: Sequence[Part],
     weights: Sequence[float],
-    name: Split,
     samples: int,
+    samples_per_epoch: int | None,
+    name: Split,
     gpt_config: GPTDatasetConfig,
     cache: IndexCache,
 ) -> Dataset[Any]:
@@ -129,7 +128,9 @@ def _weighted(
             for part, target in zip(parts, targets, strict=True)
         ]
         try:
-            return CachedBlendedDataset(cache, datasets, list(weights), sum(targets), gpt_config)
+            return CachedBlendedDataset(
+                cache, datasets, list(weights), sum(targets), gpt_config, samples_per_epoch=samples_per_epoch
+            )
         except IndexError:  # the blend drew more from a small part than its share and the surplus
             surplus *= 10
 
@@ -141,6 +142,7 @@ class CachedGPTDataset(GPTDataset):
         self, cache: IndexCache, part: Part, samples: int | None, split: Split, config: GPTDatasetConfig
     ) -> None:
         self._cache, self._part = cache, part
+        self.samples_per_epoch = part.samples
         low_level = IndexedDataset(part.pair.prefix, mmap=config.mmap_bin_files)
         rows = np.arange(part.begin, part.end, dtype=np.int32)
         super().__init__(low_level, part.pair.prefix, rows, samples, split, config)
@@ -170,9 +172,12 @@ class CachedBlendedDataset(BlendedDataset):
         weights: list[int] | list[float],
         size: int | None,
         config: GPTDatasetConfig,
+        *,
+        samples_per_epoch: int | None,
     ) -> None:
         self._cache = cache
-        super().__init__(datasets, weights, size, config)  # type: ignore[arg-type]
+        self.samples_per_epoch = samples_per_epoch
+        super().__init__(datasets, weights, size, config)
 
     def _build_indices(self) -> tuple[np.ndarray, np.ndarray]:
         key = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ class Part:
     begin: int
     end: int
     tokens: int
+    samples: int
+    """Samples of one pass: neighbours share a token, the last label of one being the first token of the next."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def open_splits(dataset: DatasetConfig, wanted: Iterable[SplitName]) -> dict[Spl
 
 def _open(prefix: str, field: str) -> IndexedPair:
     try:
-        return open_pair(prefix)
+        return open_pair(os.path.expanduser(prefix))
     except DataError as error:
         raise DataError(f"{field}: {error}") from error
 
@@ -78,5 +81,6 @@ def _part(pair: IndexedPair, source: SplitSource, name: SplitName, dataset: Data
         raise DataError(
             f"{source.field}: the {name} split{share} has {end - begin} of the {pair.sequences} sequences of "
             f"{pair.prefix}, {tokens} tokens; one sample takes {needed} (dataset.seq_length + 1)"
+            + ("; without validation: validation.eval_iters=0" if name == "valid" else "")
         )
-    return Part(pair, begin, end, tokens)
+    return Part(pair, begin, end, tokens, (tokens - 1) // dataset.seq_length)

@@ -85,7 +85,8 @@ def _position(raw: BinaryIO) -> int:
 
 
 def _whole(name: str, blocks: Iterator[bytes]) -> bytes:
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
     for block in blocks:
         size += len(block)
         if size > DOCUMENT_BYTES:
@@ -98,7 +99,8 @@ def _whole(name: str, blocks: Iterator[bytes]) -> bytes:
 
 def _cut_at_lines(name: str, blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
     """Stretches of whole lines and the number of the first; only a line feed ends a line."""
-    line, parts, size = 1, [], 0
+    parts: list[bytes] = []
+    line, size = 1, 0
     for block in blocks:
         end = block.rfind(b"\n") + 1
         if end and size + end >= CHUNK_BYTES:

@@ -21,7 +21,7 @@ def differences(*words: str, world_size: int = 1, recipe: str = LLAMA) -> list[s
         (("model.pipeline_model_parallel_size=2", "model.virtual_pipeline_model_parallel_size=2"), 2),
         (("model.context_parallel_size=2",), 2),
         (("optimizer.use_distributed_optimizer=false",), 4),
-        (("train.micro_batch_size=4", "train.train_iters=2000000", "train.exit_duration_in_mins=5"), 1),
+        (("train.micro_batch_size=4", "train.exit_duration_in_mins=5"), 1),
         (("checkpoint.save=/x", "checkpoint.load=/y", "checkpoint.save_interval=1", "checkpoint.most_recent_k=2"), 1),
         (("validation.eval_interval=5", "logger.log_interval=1", "dataset.num_workers=3", "env_vars.A=b"), 1),
         (("model.recompute_granularity=selective", "profiling.use_pytorch_profiler=true"), 1),
@@ -51,10 +51,17 @@ def test_what_shapes_the_training_is_named_with_both_values(words: tuple[str, ..
     assert differences(*words) == expected
 
 
-def test_a_longer_run_keeps_its_shape_only_with_its_schedule() -> None:
-    """The decay follows the duration unless it was typed; then extending a run changes nothing."""
-    long, longer = (run(f"train.train_iters={count}").config for count in (1000, 2000))
-    assert shaping_differences(long, longer) == ["scheduler.lr_decay_iters: 1000 -> 2000"]
+def longer(*words: str) -> list[str]:
+    before, after = (run(f"train.train_iters={count}", *words).config for count in (1000, 2000))
+    return shaping_differences(before, after)
+
+
+def test_a_longer_run_has_another_order_of_samples_and_another_schedule() -> None:
+    assert longer() == ["train.train_iters: 1000 -> 2000", "scheduler.lr_decay_iters: 1000 -> 2000"]
+
+
+def test_a_run_can_be_extended_when_its_data_is_cyclic_and_its_schedule_was_typed() -> None:
+    assert longer("dataset.dataloader_type=cyclic", "scheduler.lr_decay_iters=1000") == []
 
 
 def test_the_exempted_fields_exist() -> None:

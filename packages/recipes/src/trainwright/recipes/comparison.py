@@ -35,8 +35,7 @@ NOT_SHAPING = frozenset(
         "ddp.use_distributed_optimizer",
         "ddp.bucket_size",
         "optimizer.use_distributed_optimizer",
-        # How long it goes on and when it pauses.
-        "train.train_iters",
+        # When it pauses.
         "train.micro_batch_size",
         "train.exit_signal_handler",
         "train.exit_duration_in_mins",
@@ -66,10 +65,12 @@ def differences(old: ConfigContainer, new: ConfigContainer) -> list[str]:
 def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]:
     """The differences with which the two would train differently.
 
-    Topology, micro batch size, duration, logging, checkpoint paths and intervals, validation, and fused kernels do
-    not count: Megatron Core gives the same training for them up to the order of summation.
+    Topology, micro batch size, logging, checkpoint paths and intervals, validation, and fused kernels do not count:
+    Megatron Core gives the same training for them up to the order of summation. Duration does, unless the data is
+    cyclic: Megatron Core shuffles all passes that a run needs in one, so a longer run has another order of samples.
     """
-    return [line for line in differences(old, new) if _shapes(line.partition(": ")[0])]
+    free = NOT_SHAPING | ({"train.train_iters"} if new.dataset.dataloader_type == "cyclic" else set())
+    return [line for line in differences(old, new) if _shapes(line.partition(": ")[0], free)]
 
 
 def listed(config: ConfigContainer) -> dict[str, str]:
@@ -81,8 +82,8 @@ def listed(config: ConfigContainer) -> dict[str, str]:
     }
 
 
-def _shapes(path: str) -> bool:
+def _shapes(path: str, free: frozenset[str]) -> bool:
     section = path.partition(".")[0]
     if section == "checkpoint":
         return path in SHAPING_OF_CHECKPOINT
-    return section not in NOT_SHAPING_SECTIONS and path not in NOT_SHAPING
+    return section not in NOT_SHAPING_SECTIONS and path not in free

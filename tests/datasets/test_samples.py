@@ -99,6 +99,16 @@ def test_a_list_without_weights_reads_everything_once_before_it_repeats(
     assert longer.samples_per_epoch == train.samples_per_epoch == one_pass
 
 
+def test_a_longer_run_goes_on_in_the_order_of_the_shorter_one(
+    indexed: MakeConfig, write_pair: WritePair, random_documents: Any, tmp_path: Path
+) -> None:
+    """As long as one pass of the data is enough for both."""
+    a, b = write_pair(tmp_path / "a", random_documents(80)), write_pair(tmp_path / "b", random_documents(80, seed=1))
+    for data_path in (a, [a, b], [0.5, a, 0.5, b]):
+        config = indexed(data_path=data_path, split="1")
+        assert rows(build(config, 60, 0)[0], 20) == rows(build(config, 20, 0)[0], 20)
+
+
 def test_cyclic_gets_one_pass(
     indexed: MakeConfig, write_pair: WritePair, random_documents: Any, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def test_build_says_what_it_saw_and_wrote(tmp_path: Path, capsys: pytest.Capture
     run = megatron_restart_run(tmp_path / "t.dense" / "0")
     assert report.build(run, settings=["num_nodes=1"]) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[0] == f"{run} is a megatron-run run"
+    assert out.splitlines()[0] == f"read {run} as a megatron-run run: 2 event files"
     assert "99 steps, loss 10.92 to 9.51, 0.3375 s a step over 94 steps (7 to 100)" in out
     assert len(err.splitlines()) == 4 and "--exclude-after-restart 5 removes it" in err
 

@@ -49,8 +49,7 @@ def build(
             exclude_after_restart=exclude_after_restart,
         )
         write_built_report(run_directory, report, diagnostics)
-        if workload == "auto":
-            print(f"{run_directory} is a {diagnostics.workload} run")
+        print(f"read {run_directory} as a {diagnostics.workload} run: {_sources(diagnostics)}")
         print(f"wrote {run_directory / REPORT_NAME}: {_summary(report, diagnostics)}")
         for warning in diagnostics.warnings:
             print(f"warning: {warning}", file=sys.stderr)
@@ -173,6 +172,13 @@ def load(path: Path) -> tuple[TrainingResults, Diagnostics | None]:
         raise ReportError(f"{path}: no {REPORT_NAME} here (trainwright report build {path} writes one)")
     beside = file.with_name(DIAGNOSTICS_NAME)
     return read_report(file), read_diagnostics(beside) if file.name == REPORT_NAME and beside.exists() else None
+
+
+def _sources(diagnostics: Diagnostics) -> str:
+    """What a report was built from, however many event files there are."""
+    events = sum(source.role == "events" for source in diagnostics.sources)
+    others = [source.path for source in diagnostics.sources if source.role != "events"]
+    return ", ".join([f"{events} event file{'s'[: events != 1]}", *others])
 
 
 def _summary(report: TrainingResults, diagnostics: Diagnostics) -> str:

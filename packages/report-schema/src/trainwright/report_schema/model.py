@@ -10,4 +10,10 @@ class ReportModel(BaseModel):
     version) are kept, so that reading and writing a report loses nothing.
     """
 
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        strict=True,
+        extra="allow",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,  # Validators are built when first used: importing stays cheap.
+    )

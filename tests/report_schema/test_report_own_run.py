@@ -185,6 +185,36 @@ def test_bad_evidence_is_one_line(tmp_path: Path, spoil, message: str) -> None:
     assert not list(run.glob("training_report*"))
 
 
+def test_damaged_event_file_is_named(tmp_path: Path) -> None:
+    """A torn tail costs the iteration that it cuts; the report says how many bytes were not read."""
+    run = make_run(tmp_path / "run")
+    (events,) = (run / "tb_logs").iterdir()
+    size = events.stat().st_size
+    events.write_bytes(events.read_bytes()[:-100])
+    report, diagnostics = build_report(run)
+    (unread,) = diagnostics.unread
+    assert len(report.steps) == 39 and unread.offset + unread.size_bytes == size - 100
+    assert (
+        f"{unread.size_bytes} bytes could not be read: truncated record at byte {unread.offset}"
+        in (diagnostics.warnings[0])
+    )
+
+
+def test_files_that_seem_out_of_order_are_named(tmp_path: Path) -> None:
+    """Where the clock of a resumed session is behind, its file seems older, and its steps are lost: say so."""
+    run = make_run(tmp_path / "run", points(range(21, 31)), points(range(1, 25)))
+    _, diagnostics = build_report(run)
+    assert any("if the hosts' clocks differ, rename it" in warning for warning in diagnostics.warnings)
+
+
+def test_value_logged_twice_is_counted(tmp_path: Path) -> None:
+    """The later one stands in the report."""
+    logged = [*points(range(1, 21)), ("lm loss", 20, 9.0)]
+    report, diagnostics = build_report(make_run(tmp_path / "run", logged))
+    assert (report.steps[-1].loss, diagnostics.repeated_points) == (9.0, 1)
+    assert diagnostics.warnings == ["1 value logged again for the same metric and iteration: the last one counts"]
+
+
 def test_missing_directory_is_a_usage_error(tmp_path: Path) -> None:
     """A path that is no directory is the caller's mistake."""
     with pytest.raises(UsageError, match="no such directory"):

@@ -12,6 +12,7 @@ from trainwright.report_schema.parsers.field_text import parse_setting
 from trainwright.report_schema.parsers.findings import (
     config_findings,
     left_out_findings,
+    repeated_findings,
     segment_findings,
     unread_findings,
     window_findings,
@@ -107,12 +108,14 @@ def report_of(
     paths = [shown(segment.path, evidence.run_directory) for segment in evidence.segments]
     segments = describe_segments(evidence.segments, joined, paths)
     left_out = describe_left_out(joined)
+    repeated = sum(segment.repeated_points for segment in evidence.segments)
     warnings = [
         *evidence.warnings,
         *unknown,
         *config_findings(config),
         *unread_findings(evidence.unread),
         *segment_findings(segments),
+        *repeated_findings(repeated),
         *left_out_findings(left_out),
         *window_findings(joined.steps, window, joined.segment_starts, config),
     ]
@@ -123,7 +126,7 @@ def report_of(
         segments=segments,
         window=window,
         left_out=left_out,
-        repeated_points=sum(segment.repeated_points for segment in evidence.segments),
+        repeated_points=repeated,
         unread=evidence.unread,
         config_sources=config_sources,
         warnings=warnings,

@@ -44,6 +44,13 @@ def left_out_findings(left_out: Sequence[LeftOut]) -> list[str]:
     ]
 
 
+def repeated_findings(count: int) -> list[str]:
+    """A line where values were logged again, as two loggers at once would."""
+    if count == 0:
+        return []
+    return [f"{count} value{'s'[: count > 1]} logged again for the same metric and iteration: the last one counts"]
+
+
 def segment_findings(segments: Sequence[Segment]) -> list[str]:
     """A line where a later segment starts before an earlier one began: its files may not be in order of time."""
     for index, later in enumerate(segments):

@@ -1,6 +1,7 @@
 """The folder of checkpoints: what is complete, what is latest, what goes."""
 
 import pytest
+
 from trainwright.runner.checkpoints.folder import MARKER, CheckpointFolder
 from trainwright.runner.errors import RunRefused
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.runner.small_models import LLAMA, VOCABULARY, configuration, positions, start_groups, tokens
 
 from trainwright.runner.testing import run_ranks
-
-from tests.runner.small_models import LLAMA, VOCABULARY, configuration, positions, start_groups, tokens
 
 pytestmark = pytest.mark.distributed
 

@@ -1,11 +1,10 @@
 """Every topology gives the loss curve of a single rank, at each update, within 1e-5 relative in fp32."""
 
 import pytest
-
-from trainwright.runner.testing import run_ranks
-
 from tests.runner import faults
 from tests.runner.training import corpus, losses, train, train_on
+
+from trainwright.runner.testing import run_ranks
 
 pytestmark = pytest.mark.distributed
 

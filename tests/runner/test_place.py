@@ -1,6 +1,7 @@
 """Who am I: rank and world size from the launcher's environment."""
 
 import pytest
+
 from trainwright.runner.distributed import Place, first_host, place
 from trainwright.runner.errors import RunRefused
 

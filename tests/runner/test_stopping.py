@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+
 from trainwright.runner.stopping import StopRequest
 
 

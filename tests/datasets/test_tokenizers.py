@@ -4,6 +4,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,30 @@ def test_a_bare_tokenizer_json_is_the_folder_it_stands_in(huggingface_folder: Pa
     assert folder.tokenize("the mat") == file.tokenize("the mat")
     assert folder.eod == file.eod
     assert folder.unique_identifiers == file.unique_identifiers
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
+def test_ids_are_those_of_transformers(huggingface_folder: Path, all_kinds: list[Tokenizer], text: str) -> None:
+    """Its own call, which counts characters as well, gives the same."""
+    theirs = transformers_tokenizer(huggingface_folder)(text, add_special_tokens=False, split_special_tokens=True)
+    assert all_kinds[1].tokenize(text) == theirs["input_ids"]
+
+
+@cache
+def transformers_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+
+
+def test_truncation_saved_with_a_tokenizer_cuts_no_document(huggingface_folder: Path, tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Rust
+
+    rust = Rust.from_file(str(huggingface_folder / "tokenizer.json"))
+    rust.enable_truncation(4)
+    rust.enable_padding(length=9)
+    rust.save(str(tmp_path / "tokenizer.json"))
+    assert len(build("HuggingFaceTokenizer", tmp_path / "tokenizer.json").tokenize("x" * 50)) == 50
 
 
 def test_a_tokenizer_is_known_by_its_content(huggingface_folder: Path, tmp_path: Path) -> None:

@@ -109,6 +109,13 @@ def test_compare_exits_by_its_gate(run: Path, faster: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["failed"] is False
 
 
+def test_diverged_run_is_past_any_loss_tolerance(run: Path, faster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its finite steps agree, and the others are not in the report: the diagnostics decide."""
+    assert report.compare(faster, run, loss_tolerance="50%") == 1
+    assert "loss: 2 iterations of the new run are not finite" in capsys.readouterr().out
+    assert report.compare(run, faster, loss_tolerance="50%") == 0
+
+
 def test_table_names_runs_by_their_directories(run: Path, faster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One row each, sorted."""
     assert report.table([run, faster], sort_by="s/step", format="csv") == 0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
@@ -105,7 +105,7 @@ def compare(base: Side, new: Side, gates: Gates = Gates()) -> Comparison:
     factor, time_note = _time_scale(*configs)
     metrics = [
         _mean_difference("step_time_sec", "s", windows, gates.max_slowdown, factor=factor, note=time_note),
-        _loss_difference(windows, configs, gates.loss_tolerance),
+        _with_divergence(_loss_difference(windows, configs, gates.loss_tolerance), new.diagnostics),
         _mean_difference("memory_reserved_bytes", "B", windows, gates.max_memory_growth),
         _mean_difference("memory_allocated_bytes", "B", windows, gates.max_memory_growth),
         _mean_difference("tflops_per_gpu", "TFLOP/s", windows, None),
@@ -183,6 +183,15 @@ def _loss_difference(
     verdict = _verdict(abs(difference), upwards, gate)
     note = f"paired, worst at iterations {worst[0][0]} to {worst[-1][0]} of {len(pairs)} shared"
     return MetricDifference("loss", "", base, new, difference, ends, gate, verdict, note)
+
+
+def _with_divergence(loss: MetricDifference, new: Diagnostics | None) -> MetricDifference:
+    """Iterations whose loss was not finite are not in the report, so its steps cannot show them: the gate fails."""
+    found = [one for one in new.left_out if one.reason == "non-finite"] if new is not None else []
+    if not found:
+        return loss
+    note = f"{sum(one.count for one in found)} iterations of the new run are not finite; {loss.note}"
+    return replace(loss, note=note, verdict="no gate" if loss.gate is None else "fail")
 
 
 def _origin_shift(config: TrainingConfig) -> int:

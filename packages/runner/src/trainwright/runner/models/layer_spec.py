@@ -18,14 +18,19 @@ def stack_spec(model: ModelConfig) -> ModuleSpec:
     Raises:
         RunRefused: a setting that only Transformer Engine's layers know.
     """
-    from megatron.core.extensions.transformer_engine import HAVE_TE
-
-    if chosen_device().kind == "cuda" and HAVE_TE:
+    if uses_transformer_engine():
         return _transformer_engine_stack()
     # Megatron Core 0.19 asks Transformer Engine about fp8 there, and compiles an extension at the first use.
     if "layernorm" in ((model.model_extra or {}).get("recompute_modules") or ()):
         raise RunRefused("model.recompute_modules: layernorm needs Transformer Engine; core_attn and mlp do not")
     return _local_stack(qk_layernorm=model.qk_layernorm)
+
+
+def uses_transformer_engine() -> bool:
+    """Whether layers are Transformer Engine's."""
+    from megatron.core.extensions.transformer_engine import HAVE_TE
+
+    return bool(HAVE_TE) and chosen_device().kind == "cuda"
 
 
 def _transformer_engine_stack() -> ModuleSpec:
@@ -55,6 +60,7 @@ def _local_stack(*, qk_layernorm: bool) -> ModuleSpec:
     from megatron.core.transformer.spec_utils import ModuleSpec
     from megatron.core.transformer.transformer_layer import TransformerLayer, TransformerLayerSubmodules
 
+    from trainwright.runner.models.activation import SwiGLU
     from trainwright.runner.models.attention import SdpaAttention
     from trainwright.runner.models.norm import Norm
     from trainwright.runner.models.stack import Stack
@@ -84,7 +90,10 @@ def _local_stack(*, qk_layernorm: bool) -> ModuleSpec:
         submodules=TransformerLayerSubmodules(
             pre_mlp_layernorm=Norm,
             mlp=lambda **kwargs: MLP.as_mlp_submodule(
-                submodules=MLPSubmodules(linear_fc1=ColumnParallelLinear, linear_fc2=RowParallelLinear), **kwargs
+                submodules=MLPSubmodules(
+                    linear_fc1=ColumnParallelLinear, linear_fc2=RowParallelLinear, activation_func=SwiGLU
+                ),
+                **kwargs,
             ),
             mlp_bda=get_bias_dropout_add,
             sharded_state_dict_keys_map={"pre_mlp_layernorm.": "mlp.linear_fc1.layer_norm_"},

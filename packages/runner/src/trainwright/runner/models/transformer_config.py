@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
+from trainwright.runner.models.layer_spec import uses_transformer_engine
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +41,19 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
     }
     if model.virtual_pipeline_model_parallel_size == 1:
         del fields["virtual_pipeline_model_parallel_size"]  # one chunk a rank is the plain schedule
+    if _is_plain_swiglu(fields) and not uses_transformer_engine():
+        fields["use_te_activation_func"] = True  # the name of "take the layer specification's activation", ours here
     if model.recompute_num_layers is not None:
         fields["recompute_num_layers"] = model.recompute_num_layers * LAYERS_PER_BLOCK
     return TransformerConfig(**fields)
+
+
+def _is_plain_swiglu(fields: dict[str, Any]) -> bool:
+    """SwiGLU and nothing else between the two linear layers."""
+    import torch.nn.functional as F
+
+    others = ("bias_activation_fusion", "activation_func_clamp_value", "glu_linear_offset")
+    return fields["activation_func"] is F.silu and fields["gated_linear_unit"] and not any(map(fields.get, others))
 
 
 def params_dtype(config: ConfigContainer) -> torch.dtype:

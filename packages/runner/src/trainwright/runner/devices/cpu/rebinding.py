@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from trainwright.runner.devices.cpu.messages import silence_messages
-from trainwright.runner.devices.cpu.replacements import REPLACEMENTS
+from trainwright.runner.devices.cpu.replacements import ONLY_WITH_APEX, REPLACEMENTS
 from trainwright.runner.devices.cpu.tensor_methods import wrap_tensor_methods
 from trainwright.runner.devices.cpu.view import VIEW
 
@@ -49,7 +49,7 @@ def bind_module(module: ModuleType) -> dict[int, Any]:
             setattr(module, name, VIEW)
     replaced = {}
     for name, make in REPLACEMENTS.get(module.__name__, {}).items():
-        original = getattr(module, name)
+        original = getattr(module, name, None) if name in ONLY_WITH_APEX else getattr(module, name)
         replacement = make(original)
         setattr(module, name, replacement)
         if callable(original):  # flags are not objects of their own: True is True everywhere

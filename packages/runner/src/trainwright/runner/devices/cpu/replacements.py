@@ -8,8 +8,15 @@ from typing import Any
 
 import torch
 
-from trainwright.runner.devices.cpu import rng
+from trainwright.runner.devices.cpu import rng, weight_gradient
 from trainwright.runner.devices.cpu.adam import GroupStepAdam
+from trainwright.runner.devices.cpu.rotary import fast_rotation
+
+
+def _scale(chunk_size: int, noop_flag: Any, tensor_lists: list[list[torch.Tensor]], scale: float) -> None:
+    """Gradients times a number, in place where source and target are one; Megatron Core makes a copy of them all."""
+    for source, target in zip(*tensor_lists, strict=True):
+        torch.mul(source, scale, out=target)
 
 
 def _move_counts_to_host(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,8 +47,17 @@ REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
         "HAVE_APEX_OR_TE": lambda _: True,
         "USING_APEX_OPTIMIZER": lambda _: True,
     },
+    "megatron.core.optimizer.clip_grads": {"multi_tensor_scale_impl": lambda _: _scale},
+    "megatron.core.models.common.embeddings.rope_utils": {"_apply_rotary_pos_emb_bshd": fast_rotation},
     "megatron.core.transformer.moe.moe_utils": {"maybe_move_tensor_to_cpu": _move_counts_to_host},
+    "megatron.core.tensor_parallel.layers": {
+        "fused_weight_gradient_mlp_cuda": lambda _: weight_gradient,
+        "_grad_accum_fusion_available": lambda _: True,
+    },
     # See results_queue.
     "megatron.core.dist_checkpointing.strategies.filesystem_async": {"_results_queue": lambda _: queue.Queue()},
 }
 """Module, name, and what makes the replacement from the original."""
+
+ONLY_WITH_APEX = ("fused_weight_gradient_mlp_cuda",)
+"""Names that a module lacks where an optional package is missing; their original is then None."""

@@ -144,20 +144,25 @@ def test_a_ranks_traceback_is_shown_and_torchruns_is_not(programs: Path) -> None
     assert "ChildFailedError" in noise
 
 
-def test_a_refusal_starts_no_rank_and_leaves_nothing(programs: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_refusal_starts_no_rank_and_leaves_nothing(programs: Path, ranks: int) -> None:
     """run-recipe's one line comes through, and no directory is made."""
-    done = launch(programs, 2, "behave=refuse")
+    done = launch(programs, ranks, "behave=refuse")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "run-recipe: unknown field\n")
     assert not (programs.parent / "runs").exists()
 
 
 def test_a_refusal_by_the_ranks_leaves_nothing_either(programs: Path) -> None:
-    """A directory made for a run that never began goes away again; one that was there stays."""
+    """A directory made for a run that never began goes away again; one that was there stays as it was."""
     assert launch(programs, 2, "--run-dir", "new", "behave=silent", "code=2").returncode == 2
     assert not (programs.parent / "new").exists()
     (programs.parent / "old").mkdir()
-    assert launch(programs, 2, "--run-dir", "old", "behave=silent", "code=2").returncode == 2
-    assert (programs.parent / "old").is_dir()
+    for content in (None, "how it was launched"):
+        record = programs.parent / "old" / "launch.json"
+        if content is not None:
+            record.write_text(content)
+        assert launch(programs, 1, "--run-dir", "old", "behave=silent", "code=2").returncode == 2
+        assert (record.read_text() if record.exists() else None) == content
 
 
 def test_the_check_knows_the_number_of_ranks(programs: Path) -> None:

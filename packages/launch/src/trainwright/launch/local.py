@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,10 +38,9 @@ def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = F
         now=datetime.now(UTC),
         token=secrets.token_hex(2),
     )
-    if dry_run or nproc_per_node > 1:
-        refused = check(job)
-        if refused:
-            return refused
+    refused = check(job)
+    if refused:
+        return refused
     if dry_run:
         print(job.command_line)
         return 0
@@ -67,28 +66,28 @@ def find_programs() -> Programs:
 def check(job: LocalJob) -> int:
     """Let run-recipe resolve and validate the words without training.
 
-    Returns 0, or the exit code of the refusal, which run-recipe explains on standard error.
+    Returns 0, or the exit code of what went wrong, which run-recipe explains on standard error.
     """
     environment = {**os.environ, **job.environment, "WORLD_SIZE": str(job.nproc_per_node)}
     done = subprocess.run(job.check_argv, env=environment, cwd=job.cwd, stdout=subprocess.DEVNULL, check=False)
-    return done.returncode
+    return done.returncode if done.returncode >= 0 else FAILED
 
 
 def run(job: LocalJob) -> int:
     """Carry the job out; see `launch_local` for the exit codes."""
-    ours = _write_launch_record(job)
+    take_back = _write_launch_record(job)
     with tempfile.TemporaryDirectory(prefix="trainwright-") as scratch:
         status_file = Path(scratch) / "status.json"
         outcome = supervise(job.argv, environment={**job.environment, STATUS_FILE: str(status_file)}, cwd=job.cwd)
         status = read_status(status_file)
     code = _exit_code(job, outcome, status)
-    if code == REFUSED and ours and not (job.run_dir / "run.json").exists():
-        shutil.rmtree(job.run_dir)
+    if code == REFUSED:
+        take_back()
     return code
 
 
-def _write_launch_record(job: LocalJob) -> bool:
-    """Write `launch.json` into the run directory; True where the directory was made for it."""
+def _write_launch_record(job: LocalJob) -> Callable[[], None]:
+    """Write `launch.json` into the run directory; returns what undoes it, for a run that never began."""
     made = not job.run_dir.exists()
     record = {
         "executor": "local",
@@ -103,11 +102,21 @@ def _write_launch_record(job: LocalJob) -> bool:
     beside = target.with_name(f"launch.json.{os.getpid()}")
     try:
         job.run_dir.mkdir(parents=True, exist_ok=True)
+        previous = target.read_bytes() if target.exists() else None
         beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8", errors="surrogateescape")
         beside.replace(target)
     except OSError as error:
         raise LaunchError(f"{job.run_dir}: cannot write the run directory: {error.strerror}") from error
-    return made
+
+    def take_back() -> None:
+        if made and not (job.run_dir / "run.json").exists():
+            shutil.rmtree(job.run_dir)
+        elif previous is None:
+            target.unlink()
+        else:
+            target.write_bytes(previous)
+
+    return take_back
 
 
 def _exit_code(job: LocalJob, outcome: Outcome, status: Status | None) -> int:

@@ -29,6 +29,8 @@ def silence_messages() -> None:
     """
     for message, module in MESSAGES:
         warnings.filterwarnings("ignore", message=message, category=UserWarning, module=module)
+    # Said once, when the module is first compiled; Python then takes the file's path for the module's name.
+    warnings.filterwarnings("ignore", message="invalid escape", category=SyntaxWarning, module=r".*/megatron/core/")
     logging.getLogger("torch.utils.cpp_extension").addFilter(_is_not_about_missing_cuda)
 
 

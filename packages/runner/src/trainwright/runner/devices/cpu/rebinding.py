@@ -57,9 +57,27 @@ def bind_module(module: ModuleType) -> dict[int, Any]:
     return replaced
 
 
+_compile = torch.compile
+
+
+def _uncompiled(*args: Any, **kwargs: Any) -> Any:
+    """What `torch.compile` is while a module of Megatron Core is executed: its decorators leave functions as they are.
+
+    They fuse for a GPU what the CPU's settings do not call, and only to decorate imports torch's compiler: a third of
+    all that a rank imports. For another library's module, imported by one of Megatron Core's, it is what it was.
+    """
+    if not _is_megatron(sys._getframe(1).f_globals.get("__name__", "")):
+        return _compile(*args, **kwargs)
+    return args[0] if args else lambda function: function
+
+
 class _BindingLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
+        compiler, torch.compile = torch.compile, _uncompiled
+        try:
+            super().exec_module(module)
+        finally:
+            torch.compile = compiler
         bind_module(module)
 
 

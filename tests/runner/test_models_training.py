@@ -19,7 +19,8 @@ def on_one_rank() -> dict[str, Any]:
     from megatron.core import parallel_state
 
     results = {}
-    for measure in (train_beside_transformers, recompute, gpt2_logits, counts, sixteen_bits):
+    measures = (train_beside_transformers, recompute, accumulate, gpt2_logits, counts, sixteen_bits)
+    for measure in measures:
         results[measure.__name__] = measure()
         if parallel_state.model_parallel_is_initialized():
             parallel_state.destroy_model_parallel()
@@ -115,6 +116,31 @@ def test_recomputation_repeats_dropout_and_changes_no_gradient(measured, kind):
     assert loss == plain_loss
     assert abs(plain_gradient).max() > 1e-3
     assert abs(gradient - plain_gradient).max() < 1e-7
+
+
+def accumulate() -> dict[tuple[bool, bool], Any]:
+    """Gradients of two micro-batches, by whether weights are tied and whether products add them up themselves."""
+    from megatron.core import parallel_state
+    from tests.runner.megatron_training import backward, build, gradients
+
+    found = {}
+    for tied in (True, False):
+        for fused in (True, False):
+            changes = {"share_embeddings_and_output_weights": tied, "gradient_accumulation_fusion": fused}
+            config = configuration(LLAMA | changes)
+            start_groups(config)
+            chunks, optimizer, _ = build(config, VOCABULARY)
+            backward(chunks, optimizer, [tokens(length=65, seed=seed) for seed in (1, 2)])
+            found[tied, fused] = gradients(chunks).numpy().copy()
+            parallel_state.destroy_model_parallel()
+    return found
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_gradients_are_the_same_when_products_add_them_up_themselves(measured, tied):
+    fused, plain = measured["accumulate"][tied, True], measured["accumulate"][tied, False]
+    assert abs(plain).max() > 1e-3
+    assert abs(fused - plain).max() < 1e-7
 
 
 def gpt2_logits() -> tuple[float, float]:

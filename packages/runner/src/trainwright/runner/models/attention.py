@@ -71,6 +71,8 @@ class SdpaAttention(torch.nn.Module):
         if self.cp_group.size() > 1:
             key, value = gather_sequence(key, self.cp_group), gather_sequence(value, self.cp_group)
         query, key, value = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        # Each is read once for every query head of its group: worth a copy out of the joint projection.
+        key, value = key.contiguous(), value.contiguous()
         dropout = self.dropout if self.training else 0.0
         # Under sequence parallelism the whole stack already draws from this rank's own stream.
         fork = dropout > 0 and not self.config.sequence_parallel

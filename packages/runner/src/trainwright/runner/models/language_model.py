@@ -35,6 +35,21 @@ class LanguageModel(HybridModel):
         loss: Tensor = super().compute_language_model_loss(labels, logits)
         return loss
 
+    def shared_embedding_or_output_weight(self) -> Tensor | None:
+        """The embedding's weight, which a tied output layer multiplies with.
+
+        Where both are on this stage and products add their gradients to `main_grad` themselves, the output layer gets
+        the weight under another name: as a use of the parameter it would have to return a gradient of zeros to
+        autograd, a tensor as large as the vocabulary for each micro-batch.
+        """
+        weight: Tensor | None = super().shared_embedding_or_output_weight()
+        whole = self.pre_process and self.post_process and self.share_embeddings_and_output_weights
+        if not (whole and self.training and self.config.gradient_accumulation_fusion and hasattr(weight, "main_grad")):
+            return weight
+        alias = weight.detach().requires_grad_()
+        alias.main_grad = weight.main_grad
+        return alias
+
 
 class _HidePadding(torch.autograd.Function):
     """Set logits from a column on so low that their probability is exactly zero; so is its gradient then.

@@ -56,9 +56,10 @@ def train(session: Session) -> str | None:
         session.profiler.after_update(progress.step + update.applied)
         record(session, update)
         session.saver.poll()
-        if update.stop_requested:
+        # A request that comes with the last update changes nothing: the run is complete, and its log has to say so.
+        if update.stop_requested and progress.step < config.train.train_iters:
             reason = session.stop.reason or "another rank was asked to stop"
-        elif update.applied and due(progress.step, config.validation.eval_interval):
+        if update.applied and not update.stop_requested and due(progress.step, config.validation.eval_interval):
             run_validation(session)
         if update.applied and due(progress.step, config.checkpoint.save_interval) and not ends(session, reason):
             save(session)

@@ -16,6 +16,8 @@ from trainwright.runner import directory, preflight
 from trainwright.runner.checkpoints.folder import CheckpointFolder
 from trainwright.runner.distributed import Place, place, rank_zero_first, share, start, stop
 from trainwright.runner.errors import Diverged, RunFailed, RunRefused
+from trainwright.runner.failures import first_line, named
+from trainwright.runner.stopping import StopRequest
 
 if TYPE_CHECKING:
     from trainwright.metrics_audit.writer import SessionLog
@@ -58,8 +60,14 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
     run_dir = share(run_dir, here)
     config = directory.with_paths(resolved.config, run_dir)
     resolved = replace(resolved, config=config)
-    with exclusive(run_dir, config, here) as log:
-        session = prepare(resolved, run_dir, log, device, here, clock)
+    stop_request = StopRequest(
+        handle_signals=config.train.exit_signal_handler,
+        minutes=config.train.exit_duration_in_mins,
+        session_started=clock,
+    )
+    # From here on there is something to leave in good order, so a signal waits for the first update to end.
+    with stop_request, exclusive(run_dir, config, here) as log:
+        session = prepare(resolved, run_dir, log, device, here, clock, stop_request)
         reason = train_and_log(session, log, outcome)
         if log:
             report(run_dir)
@@ -132,14 +140,19 @@ def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[S
 
 
 def prepare(
-    resolved: ResolvedRun, run_dir: Path, log: SessionLog | None, device: Device, here: Place, clock: float
+    resolved: ResolvedRun,
+    run_dir: Path,
+    log: SessionLog | None,
+    device: Device,
+    here: Place,
+    clock: float,
+    stop_request: StopRequest,
 ) -> Session:
     """Build everything, restore what a checkpoint holds, and open the session in the log."""
     from trainwright.runner.build import build_data, build_trainer
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.loop import Session
     from trainwright.runner.profiling import Profiler
-    from trainwright.runner.stopping import StopRequest
     from trainwright.runner.telemetry import Telemetry, Totals
 
     config = resolved.config
@@ -164,11 +177,7 @@ def prepare(
         train_batches=data.train,
         validation_batches=data.validation,
         saver=Saver(trainer, CheckpointFolder(Path(str(config.checkpoint.save))), here),
-        stop=StopRequest(
-            handle_signals=config.train.exit_signal_handler,
-            minutes=config.train.exit_duration_in_mins,
-            session_started=clock,
-        ),
+        stop=stop_request,
         profiler=Profiler(config, run_dir, here.rank, telemetry),
         telemetry=telemetry,
     )
@@ -208,33 +217,51 @@ def restore(trainer: Trainer, here: Place) -> Progress:
 
 
 def train_and_log(session: Session, log: SessionLog | None, outcome: dict) -> str | None:
-    """Train; a failure ends in the log with its reason. Returns why training stopped early, or null."""
+    """Train; a failure ends in the log with its reason. Returns why training stopped early, or null.
+
+    Raises:
+        RunFailed: it cannot go on, here or on another rank. Any other exception is a fault of the program.
+    """
     from trainwright.runner.loop import train
 
     try:
-        with session.stop:
-            reason = train(session)
-    except RunFailed as error:
-        if isinstance(error, Diverged):
-            session.saver.close()
-        else:
-            session.saver.abandon()
-        if session.telemetry and log:
-            session.telemetry.fail(str(error))
-            leave_status(session, log, error.exit_code, str(error))
+        reason = train(session)
+    except (Exception, KeyboardInterrupt) as error:
+        end_as_failed(session, log, named(error))
         raise
     outcome.update(reason=reason or "complete", step=session.progress.step, session_id=log.session_id if log else None)
-    if log:
-        leave_status(session, log, STOPPED_EARLY if reason else DONE, outcome["reason"])
+    leave_status(session, log, STOPPED_EARLY if reason else DONE, outcome["reason"])
     return reason
 
 
-def leave_status(session: Session, log: SessionLog, exit_code: int, reason: str) -> None:
-    """The outcome as `status.json` in the run directory."""
-    directory.write_status(
-        session.run_dir / directory.STATUS,
-        exit_code=exit_code, reason=reason, session_id=log.session_id, step=session.progress.step,
-    )  # fmt: skip
+def end_as_failed(session: Session, log: SessionLog | None, failure: BaseException) -> None:
+    """Leave the reason behind, as far as that is still possible: the failure itself matters more."""
+    with suppress(RunFailed):
+        if isinstance(failure, Diverged):
+            session.saver.close()  # all ranks are here, so that a save in the background can still be completed
+        else:
+            session.saver.abandon()
+    if session.telemetry:
+        session.telemetry.fail(first_line(failure))
+    with suppress(RunFailed):
+        leave_status(session, log, RunFailed.exit_code, first_line(failure))
+
+
+def leave_status(session: Session, log: SessionLog | None, exit_code: int, reason: str) -> None:
+    """The outcome as `status.json` in the run directory, from the rank that logs.
+
+    Raises:
+        RunFailed: it cannot be written.
+    """
+    if log is None:
+        return
+    path = session.run_dir / directory.STATUS
+    try:
+        directory.write_status(
+            path, exit_code=exit_code, reason=reason, session_id=log.session_id, step=session.progress.step
+        )
+    except OSError as error:
+        raise RunFailed(f"cannot write {path}: {error.strerror}") from error
 
 
 def report(run_dir: Path) -> None:
@@ -258,10 +285,11 @@ def outcome_for_launcher(here: Place) -> Iterator[dict]:
     try:
         yield outcome
     except Exception as error:
-        code = getattr(error, "exit_code", None)
-        if isinstance(code, int):
-            outcome.update(exit_code=code, reason=str(error))
-        raise
+        failure = named(error)
+        outcome.update(exit_code=getattr(failure, "exit_code", RunFailed.exit_code), reason=first_line(failure))
+        if failure is error:
+            raise
+        raise failure from error
     finally:
         path = os.environ.get(STATUS_FILE)
         if path and here.rank == 0:

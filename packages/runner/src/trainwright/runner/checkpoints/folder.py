@@ -44,7 +44,7 @@ class CheckpointFolder:
         if not self.path.is_dir():
             return []
         names = (entry.name.removeprefix(COMPLETE) for entry in self.path.iterdir() if entry.name.startswith(COMPLETE))
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def latest(self) -> int | None:
         """The step that the marker names; null where there is no marker.
@@ -55,8 +55,8 @@ class CheckpointFolder:
         marker = self.path / MARKER
         if not marker.is_file():
             return None
-        text = marker.read_text().strip()
-        if not text.isdigit() or int(text) not in self.steps():
+        text = marker.read_text(errors="replace").strip()
+        if not text.isdecimal() or int(text) not in self.steps():
             raise RunRefused(
                 f"{marker} names the checkpoint {text!r}, and there are only {self.steps()}: correct the marker"
             )
@@ -75,26 +75,23 @@ class CheckpointFolder:
         return step
 
     def begin(self, step: int) -> Path:
-        """Make an empty place for the checkpoint of `step`; what a crash left there before is removed.
-
-        Raises:
-            RunRefused: the place cannot be made.
-        """
+        """Make an empty place for the checkpoint of `step`; what a crash left there before is removed."""
         place = self.partial(step)
-        try:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-        except OSError as error:
-            raise RunRefused(f"cannot write checkpoints below {self.path}: {error.strerror}") from None
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
         return place
 
     def commit(self, step: int) -> None:
         """Give the finished checkpoint its name, then point the marker to it; a crash between leaves the old one."""
         _sync_tree(self.partial(step))
+        replaced = self.path / f"{PARTIAL}{step:07d}.replaced"
         if self.complete(step).exists():
-            shutil.rmtree(self.complete(step))
+            # Moved out of the way first: emptying it takes long, and the marker may name it.
+            shutil.rmtree(replaced, ignore_errors=True)
+            self.complete(step).rename(replaced)
         self.partial(step).rename(self.complete(step))
         _sync(self.path)
+        shutil.rmtree(replaced, ignore_errors=True)
         fresh = self.path / f".{MARKER}"
         with open(fresh, "w") as stream:
             stream.write(f"{step}\n")

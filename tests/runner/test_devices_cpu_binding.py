@@ -14,6 +14,8 @@ from trainwright.runner.devices.cpu import cuda_names
 from trainwright.runner.devices.cpu.rebinding import bind_module
 from trainwright.runner.devices.cpu.replacements import ONLY_WITH_APEX, REPLACEMENTS
 from trainwright.runner.devices.cpu.view import FACTORIES, VIEW
+from trainwright.runner.devices.cuda import CudaDevice
+from trainwright.runner.errors import RunRefused
 
 use_device("cpu")
 
@@ -46,6 +48,12 @@ def test_a_second_device_in_the_same_process_is_refused():
     assert use_device("cpu") is chosen_device()
     with pytest.raises(RuntimeError, match="already runs on cpu"):
         use_device("cuda")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(RunRefused, match="no CUDA device is visible"):
+        CudaDevice()
 
 
 def test_modules_of_megatron_see_the_view_also_when_imported_late():

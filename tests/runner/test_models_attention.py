@@ -1,5 +1,7 @@
 """`SdpaAttention` against Megatron Core's own `DotProductAttention`, forward and backward."""
 
+import dataclasses
+
 import pytest
 import torch
 from tests.runner.small_models import LLAMA, configuration, start_groups
@@ -91,6 +93,9 @@ def refusals() -> list[str]:
     with pytest.raises(ValueError) as caught:
         SdpaAttention(megatron_config, 1, AttnMaskType.padding)
     messages.append(str(caught.value))
+    with pytest.raises(ValueError) as caught:
+        SdpaAttention(dataclasses.replace(megatron_config, softmax_type="learnable"), 1, AttnMaskType.causal)
+    messages.append(str(caught.value))
     attention = SdpaAttention(megatron_config, 1, AttnMaskType.causal)
     x = torch.ones(2, 1, 8, 8)
     with pytest.raises(ValueError) as caught:
@@ -99,6 +104,7 @@ def refusals() -> list[str]:
 
 
 def test_what_it_cannot_do_is_refused():
-    padding, packed = run_ranks(refusals, 1)[0]
+    padding, sinks, packed = run_ranks(refusals, 1)[0]
     assert "causal" in padding and "padding" in padding
+    assert "attention sinks" in sinks
     assert "packed sequences" in packed

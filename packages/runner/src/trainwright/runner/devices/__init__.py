@@ -16,7 +16,10 @@ DeviceKind = Literal["cpu", "cuda"]
 class Device(Protocol):
     """What the runner asks of a device."""
 
-    kind: DeviceKind
+    @property
+    def kind(self) -> DeviceKind:
+        """Which one it is."""
+        ...
 
     @property
     def torch_device(self) -> torch.device:
@@ -46,8 +49,11 @@ _chosen: Device | None = None
 def use_device(kind: DeviceKind) -> Device:
     """Choose the device of this process; repeating the choice returns the same device.
 
-    Call it before anything of Megatron Core runs. Raises `RuntimeError` when another device is already chosen: what
-    choosing the CPU changes in Megatron Core's modules is not undone.
+    Call it before anything of Megatron Core runs.
+
+    Raises:
+        RunRefused: this process has no such device.
+        RuntimeError: another device is already chosen; what choosing the CPU changes in Megatron Core is not undone.
     """
     global _chosen
     if _chosen is None:

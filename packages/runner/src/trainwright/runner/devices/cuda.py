@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from trainwright.runner.devices.seeding import seed_host
+from trainwright.runner.errors import RunRefused
 
 
 class CudaDevice:
@@ -17,10 +18,10 @@ class CudaDevice:
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
-            raise RuntimeError("no CUDA device is visible to this process; use --device cpu to run without one")
+            raise RunRefused("no CUDA device is visible to this process; use --device cpu to run without one")
         index = int(os.environ.get("LOCAL_RANK", "0"))
         if index >= torch.cuda.device_count():
-            raise RuntimeError(
+            raise RunRefused(
                 f"local rank {index} has no GPU: {torch.cuda.device_count()} visible; start at most one rank per GPU"
             )
         torch.cuda.set_device(index)

@@ -117,7 +117,8 @@ def test_frequencies_equal_those_of_transformers(base, channels, factor, low, wi
         "rope_scaling_original_max_position_embeddings": original,
     }
     ours = inverse_frequencies(ModelConfig.model_validate(model))
-    torch.testing.assert_close(ours, reference, rtol=3e-6, atol=0)  # each rounds its own way, some units of fp32
+    # Both subtract near one edge of the blend, where the result is 1/64 of what rounding acts on.
+    torch.testing.assert_close(ours, reference, rtol=2e-5, atol=0)
 
 
 def test_a_part_of_the_channels_is_rotated_by_the_frequencies_of_that_part():

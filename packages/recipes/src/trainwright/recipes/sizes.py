@@ -60,8 +60,8 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
 def padded_vocabulary(model: ModelConfig, vocab_size: int) -> int:
     """Rows of the embedding: `vocab_size` rounded up so that every tensor parallel rank holds as many.
 
-    The least common multiple, where Megatron-LM takes the product: padding takes part in the softmax, so a model must
-    not get other padding at another tensor parallel size.
+    The least common multiple, where Megatron-LM takes the product: a model keeps its shape at another tensor parallel
+    size, and so do its checkpoints. The padding itself never takes part in the loss.
     """
     multiple = math.lcm(model.make_vocab_size_divisible_by, model.tensor_model_parallel_size)
     return -(-vocab_size // multiple) * multiple

@@ -57,13 +57,7 @@ def check(run_dir: Path, config: ConfigContainer) -> None:
     Raises:
         RunRefused: the directory cannot be written, is no run directory, or belongs to a run that was shaped otherwise.
     """
-    if run_dir.exists() and not run_dir.is_dir():
-        raise RunRefused(f"the run directory {run_dir} is a file; give another --run-dir")
-    parent = next(path for path in (run_dir, *run_dir.parents) if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK) or not _writable(parent):
-        raise RunRefused(
-            f"the run directory {run_dir} cannot be written: {parent} is not writable; give another --run-dir"
-        )
+    require_writable(run_dir, "the run directory", "--run-dir")
     written = run_dir / CONFIG
     if not written.is_file():
         return
@@ -76,6 +70,19 @@ def check(run_dir: Path, config: ConfigContainer) -> None:
             f"{run_dir} holds a run with another configuration: {'; '.join(differences)}. "
             "Give another --run-dir, or the settings of that run"
         )
+
+
+def require_writable(directory: Path, what: str, word: str) -> None:
+    """Find out whether files can be made in `directory`, or in the nearest directory above it that exists.
+
+    Raises:
+        RunRefused: they cannot; `what` it is and which `word` names another one goes into the message.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise RunRefused(f"{what} {directory} is a file; give another {word}")
+    parent = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK) or not _writable(parent):
+        raise RunRefused(f"{what} {directory} cannot be written: {parent} is not writable; give another {word}")
 
 
 def create(run_dir: Path, config: ConfigContainer) -> None:

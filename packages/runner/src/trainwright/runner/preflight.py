@@ -29,7 +29,8 @@ def check(config: ConfigContainer, run_dir: Path) -> bool:
     if finished(config):
         return False
     check_data(config)
-    check_starting_point(config.checkpoint)
+    check_starting_point(config)
+    directory.require_writable(Path(str(config.checkpoint.save)), "the checkpoint folder", "checkpoint.save")
     weights_and_biases.require(config)
     return True
 
@@ -50,18 +51,29 @@ def own_step(checkpoint: CheckpointConfig) -> int | None:
     return CheckpointFolder(Path(str(checkpoint.save))).find(None if elsewhere else checkpoint.ckpt_step)
 
 
-def check_starting_point(checkpoint: CheckpointConfig) -> None:
+def check_starting_point(config: ConfigContainer) -> None:
     """Refuse a run that is to start from a checkpoint that is not there. One that resumes itself needs none.
 
     Raises:
-        RunRefused: there is none, or not the one that the folder's marker or `checkpoint.ckpt_step` names.
+        RunRefused: there is none, or not the one that the folder's marker or `checkpoint.ckpt_step` names, or it
+            leaves nothing to train.
     """
+    checkpoint, updates = config.checkpoint, config.train.train_iters
     if own_step(checkpoint) is not None:
         return
     load, weights = checkpoint.load, checkpoint.pretrained_checkpoint
-    if load is not None and CheckpointFolder(Path(load)).find(checkpoint.ckpt_step) is None:
-        raise RunRefused(
-            f"checkpoint.load={load} holds no complete checkpoint; `trainwright-checkpoint list` looks there"
-        )
-    if weights is not None and not Path(weights).is_dir():
-        raise RunRefused(f"checkpoint.pretrained_checkpoint={weights} is no directory; name a checkpoint's folder")
+    if load is not None:
+        step = CheckpointFolder(Path(load)).find(checkpoint.ckpt_step)
+        if step is None:
+            raise RunRefused(
+                f"checkpoint.load={load} holds no complete checkpoint; `trainwright-checkpoint list` looks there"
+            )
+        if step >= updates:
+            raise RunRefused(
+                f"checkpoint.load={load} stands at update {step} of train.train_iters={updates}: nothing is left to "
+                "train; ask for more updates, or take the weights alone with checkpoint.pretrained_checkpoint"
+            )
+    elif weights is not None:
+        if not Path(weights).is_dir():
+            raise RunRefused(f"checkpoint.pretrained_checkpoint={weights} is no directory; name a checkpoint's folder")
+        CheckpointFolder(Path(weights)).find(checkpoint.ckpt_step)

@@ -193,19 +193,20 @@ def restore(trainer: Trainer, here: Place) -> Progress:
     from trainwright.runner.progress import Progress
 
     wanted = trainer.resolved.config.checkpoint
-    own = CheckpointFolder(Path(str(wanted.save)))
-    folder, step = own, preflight.own_step(wanted)
+    folder, step = CheckpointFolder(Path(str(wanted.save))), preflight.own_step(wanted)
+    optimizer, rng = wanted.load_optim, wanted.load_rng
     if step is not None:
-        refuse_another_configuration(own.complete(step), trainer.resolved.config)
+        refuse_another_configuration(folder.complete(step), trainer.resolved.config)
+        if wanted.load is not None:
+            # What to load and what not was said of the other run; this one continues all that it has saved.
+            optimizer, rng = wanted.save_optim, wanted.save_rng
     elif wanted.load is not None:
         folder = CheckpointFolder(Path(wanted.load))
         step = folder.find(wanted.ckpt_step)
         if step is None:
             raise RunRefused(f"checkpoint.load={wanted.load} holds no complete checkpoint")
     if step is not None:
-        progress, remarks = load_checkpoint(
-            trainer, folder.complete(step), optimizer=wanted.load_optim, rng=wanted.load_rng
-        )
+        progress, remarks = load_checkpoint(trainer, folder.complete(step), optimizer=optimizer, rng=rng)
         for remark in [f"continuing from {folder.complete(step)}", *remarks]:
             say(here, remark)
         return progress

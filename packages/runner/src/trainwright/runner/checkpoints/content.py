@@ -25,6 +25,8 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
     models = model_state(trainer)
     state: dict[str, Any] = dict(models)
     if optimizer:
+        if loading and trainer.resolved.config.optimizer.optimizer == "sgd":
+            make_momentum(trainer.optimizer)
         state["optimizer"] = trainer.optimizer.sharded_state_dict(models, is_loading=loading, metadata=dict(CONTENT))
         state["opt_param_scheduler"] = trainer.scheduler.state_dict()
     if rng:
@@ -35,6 +37,19 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
         "config": to_yaml(trainer.resolved.config),
     }
     return state
+
+
+def make_momentum(optimizer: Any) -> None:
+    """Give SGD a momentum of each parameter to load into. Megatron Core does so for Adam alone, and fails here."""
+    for part in getattr(optimizer, "chained_optimizers", [optimizer]):
+        part.init_state_fn = _make_momentum
+
+
+def _make_momentum(optimizer: torch.optim.Optimizer, config: Any) -> None:
+    for group in optimizer.param_groups:
+        if group["momentum"]:
+            for parameter in group["params"]:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def model_state(trainer: Trainer) -> dict[str, Any]:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainwright.recipes import from_yaml, shaping_differences
+from trainwright.recipes import ConfigError, from_yaml, shaping_differences
 from trainwright.runner.checkpoints.content import model_state, restore_rng, sharded_state, topology
+from trainwright.runner.checkpoints.folder import CheckpointFolder
+from trainwright.runner.checkpoints.settings import keep_settings
 from trainwright.runner.errors import RunRefused
+from trainwright.runner.failures import first_line
 from trainwright.runner.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,34 +25,67 @@ if TYPE_CHECKING:
 
 
 def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool) -> tuple[Progress, list[str]]:
-    """Continue from the checkpoint at `path`: weights, optimizer, schedule, random numbers and counters.
+    """Continue from the checkpoint at `path`: weights, the optimizer's state, random numbers and counters.
 
-    Returns the counters and what could not be continued, one sentence each. Random number states belong to a topology:
-    at another one the generators start from the seed, which changes nothing unless the model has dropout.
+    Learning rate, betas and all other settings are this run's own; at which point of its schedule it is, the counters
+    say. Returns the counters and what could not be continued, one sentence each. Random number states belong to a
+    topology: at another one the generators start from the seed, which changes nothing unless the model has dropout.
 
     Raises:
-        RunRefused: the checkpoint cannot be read, or belongs to another model.
+        RunRefused: the checkpoint cannot be read, belongs to another model, or lacks what is asked for.
     """
     common = read_common(path)
+    require_parts(path, written_with(path, common), trainer.resolved.config, optimizer=optimizer, rng=rng)
     remarks = []
     same_topology = common["trainwright"]["topology"] == topology(trainer)
     if rng and not same_topology:
         rng = False
         if trainer.resolved.config.model.hidden_dropout or trainer.resolved.config.model.attention_dropout:
             remarks.append("the topology changed, so dropout draws new random numbers from here on")
+    require_same_weights(path, model_state(trainer))
     loaded = _fill(sharded_state(trainer, Progress(), loading=True, optimizer=optimizer, rng=rng), path)
     load_weights(trainer, loaded)
     progress = Progress(**common["trainwright"]["progress"])
     if optimizer:
+        keep_settings(trainer.optimizer, loaded["optimizer"])
         trainer.optimizer.load_state_dict(loaded["optimizer"])
-        trainer.scheduler.load_state_dict(loaded["opt_param_scheduler"])
     else:
-        # The schedule belongs to the counters and not to the optimizer's state.
         trainer.optimizer.reload_model_params()
-        trainer.scheduler.step(increment=progress.step * trainer.resolved.config.train.global_batch_size)
+    trainer.scheduler.step(increment=progress.step * trainer.resolved.config.train.global_batch_size)
     if rng:
         restore_rng(loaded["rng_state"])
     return progress, remarks
+
+
+def written_with(path: Path, common: dict[str, Any]) -> ConfigContainer:
+    """The configuration of the run that wrote the checkpoint at `path`.
+
+    Raises:
+        RunRefused: this version does not know it.
+    """
+    try:
+        return from_yaml(common["trainwright"]["config"])
+    except ConfigError as error:
+        raise RunRefused(f"{path} was written with a configuration that this version does not know: {error}") from error
+
+
+def require_parts(path: Path, written: ConfigContainer, wanted: ConfigContainer, *, optimizer: bool, rng: bool) -> None:
+    """Find out whether the checkpoint holds what is to be continued from it.
+
+    Raises:
+        RunRefused: it does not, in a form that this run can use.
+    """
+    without = "checkpoint.load_optim=false starts its moments anew"
+    if optimizer and not written.checkpoint.save_optim:
+        raise RunRefused(f"{path} holds no state of an optimizer; {without}")
+    for name in ("optimizer", "use_distributed_optimizer"):
+        old, new = getattr(written.optimizer, name), getattr(wanted.optimizer, name)
+        if optimizer and old != new:
+            raise RunRefused(f"{path} holds the state of optimizer.{name}={old}, of no use with {new}; {without}")
+    if rng and not written.checkpoint.save_rng:
+        raise RunRefused(
+            f"{path} holds no states of random numbers; checkpoint.load_rng=false starts them from the seed"
+        )
 
 
 def refuse_another_configuration(path: Path, config: ConfigContainer) -> None:
@@ -58,7 +94,7 @@ def refuse_another_configuration(path: Path, config: ConfigContainer) -> None:
     Raises:
         RunRefused: it cannot be read, or was written with a configuration that shapes the training otherwise.
     """
-    differences = shaping_differences(from_yaml(read_common(path)["trainwright"]["config"]), config)
+    differences = shaping_differences(written_with(path, read_common(path)), config)
     if differences:
         raise RunRefused(
             f"{path} belongs to a run with another configuration: {'; '.join(differences)}. "
@@ -73,8 +109,39 @@ def load_pretrained(trainer: Trainer, path: Path) -> None:
         RunRefused: the checkpoint cannot be read, or belongs to another model.
     """
     read_common(path)
-    load_weights(trainer, _fill(model_state(trainer), path))
+    state = model_state(trainer)
+    require_same_weights(path, state)
+    load_weights(trainer, _fill(state, path))
     trainer.optimizer.reload_model_params()
+
+
+def require_same_weights(path: Path, state: dict[str, Any]) -> None:
+    """Find out whether the checkpoint holds the weights of this model, no fewer and no more.
+
+    Megatron Core would load the first layers of a deeper model without a word.
+
+    Raises:
+        RunRefused: it belongs to another model.
+    """
+    from megatron.core.dist_checkpointing.dict_utils import nested_values
+    from megatron.core.dist_checkpointing.mapping import ShardedTensor, ShardedTensorFactory
+    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    mine = {part.key for part in nested_values(state) if isinstance(part, ShardedTensor | ShardedTensorFactory)}
+    of_ranks: list[set[str]] = [set()] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(of_ranks, mine)
+    here = set().union(*of_ranks)
+    with _refusing(path):
+        entries = FileSystemReader(path).read_metadata().state_dict_metadata.items()
+    there = {
+        name
+        for name, entry in entries
+        if isinstance(entry, TensorStorageMetadata) and not name.startswith("optimizer.")
+    }
+    for names, what in ((here - there, "it lacks"), (there - here, "this one has no place for")):
+        if names:
+            raise RunRefused(f"{path} belongs to another model: {what} {min(names)} ({len(names)} weights in all)")
 
 
 def read_common(path: Path) -> dict[str, Any]:
@@ -84,13 +151,11 @@ def read_common(path: Path) -> dict[str, Any]:
         RunRefused: there is no readable checkpoint of ours.
     """
     from megatron.core import dist_checkpointing
-    from torch.distributed.checkpoint.api import CheckpointException
 
-    try:
-        with _without_remarks():
-            common = dist_checkpointing.load_common_state_dict(str(path))
-    except (Exception, CheckpointException) as error:  # torch derives its own from BaseException
-        raise RunRefused(f"{path} is no readable torch_dist checkpoint: {_first_line(error)}") from error
+    with _refusing(path):
+        if not (path / ".metadata").is_file():
+            raise FileNotFoundError("it has no file .metadata")
+        common = dist_checkpointing.load_common_state_dict(str(path))
     if "trainwright" not in common:
         raise RunRefused(f"{path} was not written by this runner: its counters are missing")
     return common
@@ -107,22 +172,22 @@ def load_weights(trainer: Trainer, loaded: dict[str, Any]) -> None:
 
 def _fill(state: dict[str, Any], path: Path) -> dict[str, Any]:
     from megatron.core import dist_checkpointing
-    from torch.distributed.checkpoint.api import CheckpointException
 
-    try:
-        with _without_remarks(), torch.no_grad():
-            return dist_checkpointing.load(state, str(path))
-    except (Exception, CheckpointException) as error:  # torch derives its own from BaseException
-        raise RunRefused(f"the checkpoint {path} cannot be loaded into this model: {_first_line(error)}") from error
+    with _refusing(path), torch.no_grad():
+        return dist_checkpointing.load(state, str(path))
 
 
 @contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Megatron reads the common part with a call that torch remarks on, twice, for no reason of the user's."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"torch\.distributed\.checkpoint\.")
-        yield
+def _refusing(path: Path) -> Iterator[None]:
+    from torch.distributed.checkpoint.api import CheckpointException
 
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    try:
+        with warnings.catch_warnings():
+            # Megatron reads the common part with a call that torch remarks on, twice, for no reason of the user's.
+            warnings.filterwarnings("ignore", module=r"torch\.distributed\.checkpoint\.")
+            yield
+    except (Exception, CheckpointException) as error:  # torch derives its own from BaseException
+        folder = CheckpointFolder(path.parent)
+        others = [step for step in folder.steps() if folder.complete(step) != path]
+        hint = f"; checkpoint.ckpt_step takes another one of {others}" if others else ""
+        raise RunRefused(f"the checkpoint {path} cannot be loaded: {first_line(error)}{hint}") from error

@@ -60,11 +60,12 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
     from megatron.core.utils import get_model_config
 
     ddp = config.ddp
+    per_token = divides_by_all_tokens(chunks, config)
     settings = DistributedDataParallelConfig(
         grad_reduce_in_fp32=ddp.grad_reduce_in_fp32,
         overlap_grad_reduce=ddp.overlap_grad_reduce,
         overlap_param_gather=ddp.overlap_param_gather,
-        average_in_collective=ddp.average_in_collective,
+        average_in_collective=ddp.average_in_collective and not per_token,  # sums are divided when all are there
         use_distributed_optimizer=ddp.use_distributed_optimizer,
         bucket_size=ddp.bucket_size,
     )
@@ -74,6 +75,20 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
         DistributedDataParallel(get_model_config(chunk), settings, chunk, disable_bucketing=number > 0)
         for number, chunk in enumerate(chunks)
     ]
+
+
+def divides_by_all_tokens(chunks: list[torch.nn.Module], config: ConfigContainer) -> bool:
+    """Whether the loss of an update is one mean over all its supervised tokens; tells Megatron so.
+
+    Otherwise it is a mean over the means of micro-batches, and of the parts of context parallel ranks. That is the same
+    only while all of them hold equally many supervised tokens: masked ones would make it depend on the topology.
+    """
+    from megatron.core.utils import get_model_config
+
+    model_config = get_model_config(chunks[0])
+    if config.dataset.eod_mask_loss:
+        model_config.calculate_per_token_loss = True
+    return bool(model_config.calculate_per_token_loss)
 
 
 def _is_not_about_layout(record: logging.LogRecord) -> bool:

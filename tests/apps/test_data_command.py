@@ -56,6 +56,7 @@ def test_prepare_says_what_it_wrote_and_inspect_what_is_there(
         (["prepare", "{text}", "--output-prefix", "{dir}/x", "--document", "page"], "'page' is not one of"),
         (["prepare", "{text}", "--output-prefix", "{dir}/x", "--wrokers", "2"], "--wrokers"),
         (["prepare", "{dir}/b.txt", "--output-prefix", "{dir}/x"], "b.txt does not exist"),
+        (["prepare", "", "--output-prefix", "{dir}/x"], "an INPUT is empty"),
         (
             ["prepare", "{text}", "--output-prefix", "{dir}/x", "--tokenizer-type", "HuggingFaceTokenizer"],
             "tokenizer.tokenizer_model is not set: HuggingFaceTokenizer needs a local tokenizer folder",

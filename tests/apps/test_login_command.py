@@ -71,8 +71,9 @@ def test_version_is_the_distributions() -> None:
         (["launch", "--nproc-per-node", "0", "a=b"], "trainwright: --nproc-per-node 0: at least 1 rank is needed"),
         (["launch"], "trainwright: nothing to launch"),
         (["launch", "--nproc-per-node", "two", "a=b"], "Invalid value for '--nproc-per-node'"),
-        (["lunch"], "No such command 'lunch'"),
-        (["--recipe", "x"], "No such option: --recipe"),
+        (["lunch"], "trainwright: No such command 'lunch'. Did you mean 'launch'? (trainwright --help)"),
+        (["--recipe", "x"], "trainwright: No such option: --recipe (trainwright --help)"),
+        (["recipes", "show"], "trainwright recipes show: Missing argument 'NAME' (trainwright recipes show --help)"),
         (["demo", "--workdir", "pyproject.toml"], "trainwright: --workdir pyproject.toml: give a new or an empty"),
         (["report"], "Usage: trainwright report"),
     ],
@@ -88,7 +89,7 @@ def test_a_mistake_is_told_in_a_line_with_exit_code_2(words: list[str], says: st
     )
     assert done.returncode == 2
     assert says in done.stderr + (done.stdout if words == ["report"] else "")
-    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 or words == ["report"]
 
 
 def test_the_traceback_is_there_for_who_asks() -> None:

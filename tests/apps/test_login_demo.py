@@ -19,7 +19,7 @@ def test_the_plan_is_lines_to_paste() -> None:
     assert prepare[:5] == ["trainwright-data", "prepare", "/usr/lib/python 3", "--glob", "*.py"]
     assert "my runs/demo/run" in launch
     assert "model.sequence_parallel=true" in launch
-    assert audit == ["trainwright", "audit", "my runs/demo/run", "--expect-step", str(demo.STEPS)]
+    assert audit == ["trainwright", "audit", "my runs/demo/run", "--expect-step", str(demo.STEPS), "--format", "text"]
 
 
 def test_a_used_folder_is_left_alone(tmp_path: Path) -> None:

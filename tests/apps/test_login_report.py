@@ -75,7 +75,14 @@ def test_show_prints_configuration_steps_statistics_and_warnings(run: Path, caps
     """On a terminal of eighty columns no table is cut."""
     assert report.show(run) == 0
     out = capsys.readouterr().out
-    for words in ("vanilla_gpt_pretrain_config", "TP 2 + SP", "58 steps", "s/step", "TFLOP/s/device", "canonical: no"):
+    for words in (
+        "vanilla_gpt_pretrain_config",
+        "TP 2 + SP",
+        "58 steps",
+        "s/step",
+        "TFLOP/s/device",
+        "recipe unchanged: no",
+    ):
         assert words in out
     assert "warning: 2 iterations (40-41) are not in the report: loss is not finite" in out
     tables = [line for line in out.splitlines() if not line.startswith("warning") and str(run) not in line]

@@ -212,14 +212,14 @@ def test_settings_with_effect_differ(change: dict[str, Any], expected: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3%", 0.03), ("0.03", 0.03), ("0", 0.0), ("1e-5", 1e-5), ("0.5 %", 0.005)]
+    ("text", "value"), [("3%", 0.03), ("0.03", 0.03), ("0", 0.0), ("1e-5", 1e-5), ("0.5 %", 0.005), ("150%", 1.5)]
 )
 def test_fraction_is_parsed(text: str, value: float) -> None:
     """Percent or plain."""
     assert parse_fraction(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "%", "3 percent", "-1%", "nan", "inf"])
+@pytest.mark.parametrize("text", ["", "%", "3 percent", "-1%", "nan", "inf", "inf%", "3", "1"])
 def test_what_is_no_fraction_is_refused(text: str) -> None:
     """In one line that shows what one looks like."""
     with pytest.raises(UsageError, match=r"expected a fraction such as 3% or 0\.03"):

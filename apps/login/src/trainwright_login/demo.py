@@ -82,7 +82,7 @@ def plan(workdir: Path, run: Path, corpus: Path) -> list[Step]:
         Step("Train a GPT on them: two ranks, tensor and sequence parallelism.", " ".join(launch.split())),
         Step(
             "Is the session log complete and consistent, and did the run reach its last step?",
-            f"trainwright audit {run_dir} --expect-step {STEPS}",
+            f"trainwright audit {run_dir} --expect-step {STEPS} --format text",
         ),
         Step("Build the report that any tool can read.", f"trainwright report build {run_dir}"),
         Step("Read it.", f"trainwright report show {run_dir}"),

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Settings of a command that hands on every word it does not know, as typed and in order."""
+WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+"""Settings of a command that hands on every word it does not know, as typed and in order; `-h` is such a word."""
 
 # Planned executors are refused by name, so that nobody takes them for misspelt.
 PLANNED = ("slurm",)
@@ -13,7 +13,9 @@ PLANNED = ("slurm",)
 
 def launch(
     context: typer.Context,
-    executor: Annotated[str, typer.Option(help="Where to run: local, which is this machine.")] = "local",
+    executor: Annotated[
+        str, typer.Option(metavar="NAME", help="Where to run: local, which is this machine.")
+    ] = "local",
     nproc_per_node: Annotated[
         int, typer.Option("--nproc-per-node", "--nproc_per_node", metavar="N", help="Ranks on this machine.")
     ] = 1,
@@ -23,8 +25,12 @@ def launch(
 ) -> None:
     """Check a recipe's words and run it.
 
-    Every other word goes to run-recipe as typed; `run-recipe --help` lists them. They are checked before any rank
-    starts. Ctrl-C and SIGTERM stop the run in good order, after a checkpoint.
+    Words other than the options below go to run-recipe as typed; `run-recipe --help` lists them. They are checked
+    before any rank starts. Ctrl-C and SIGTERM stop the run in good order, after a checkpoint; the same command with
+    the same --run-dir continues it.
+
+    Example: trainwright launch --nproc-per-node 2 --recipe vanilla_gpt_pretrain_config --dataset mock -tp 2
+    --run-dir runs/mine -ms 10
 
     Exit codes: 0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order.
     """

@@ -12,11 +12,15 @@ from trainwright_login.demo import demo
 from trainwright_login.launch import WORDS, launch
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False, help="Launch, run and accept training."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Launch, run and accept training.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(context_settings=WORDS)(launch)
+app.command(context_settings=WORDS, options_metavar="[OPTIONS] RUN-RECIPE-WORD...")(launch)
 app.command()(demo)
-app.add_typer(report_commands.app, name="report", help="Build, show and plot training reports.")
+app.add_typer(report_commands.app, name="report", help="Build, show, compare and plot training reports.")
 
 
 @app.command(context_settings=WORDS, add_help_option=False)
@@ -55,15 +59,25 @@ def _options(
 def main() -> None:
     """Run the command line of this process; a person's mistake is one line on stderr and an exit code."""
     try:
-        app(prog_name="trainwright")
+        code = app(prog_name="trainwright", standalone_mode=False)
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if not isinstance(code, int):
             raise
         if os.environ.get("TRAINWRIGHT_DEBUG") == "1":
             traceback.print_exc()
-        print(f"trainwright: {error}", file=sys.stderr)
-        sys.exit(code)
+        print(_told(error), file=sys.stderr)
+    sys.exit(code)
+
+
+def _told(error: Exception) -> str:
+    """The line on stderr. A command group named alone is answered with its help, which Typer makes the error's text."""
+    if not isinstance(error, typer.TyperException):
+        return f"trainwright: {error}"
+    message, context = error.format_message(), getattr(error, "ctx", None)
+    if context is None or message.startswith("Usage: "):
+        return str(message)
+    return f"{context.command_path}: {message.removesuffix('.')} ({context.command_path} --help)"
 
 
 if __name__ == "__main__":

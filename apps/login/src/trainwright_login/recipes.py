@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, add_completion=False, help="List recipes, or show what one holds."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    help="List recipes, or show what one holds.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, as run-recipe takes them.")]
@@ -37,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.command("list")
 def list_recipes() -> None:
-    """Print every recipe: its name, what --model and --mode select it, and what it was written for."""
+    """Print every recipe, its model, task and hardware."""
     from trainwright.recipes.library import RECIPES
 
     rows = [("NAME", "MODEL", "TASK", "GPUS", "HARDWARE")]
@@ -78,7 +82,10 @@ def diff(
     device: Device = "cuda",
     world_size: WorldSize = None,
 ) -> None:
-    """Print the fields in which two recipes differ, or a recipe with overrides from the recipe itself."""
+    """Print the fields in which two recipes differ.
+
+    With KEY=VALUE words instead of a second name: what they change in the recipe.
+    """
     from trainwright.recipes.comparison import differences
 
     words = words or []

@@ -27,7 +27,10 @@ def build(
         int, typer.Option(metavar="N", min=0, help="Steps after each restart to leave out of the averages.")
     ] = 0,
 ) -> None:
-    """Write training_report.json and its diagnostics into a run directory of any framework."""
+    """Write training_report.json into a run directory.
+
+    The run may be one of NeMo, Megatron-LM or Megatron Bridge. Diagnostics go beside the report.
+    """
     from trainwright_login import report
 
     raise typer.Exit(
@@ -53,7 +56,7 @@ def show(path: Annotated[Path, typer.Argument(metavar="PATH", help="A report, or
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Reports, or their directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Reports, or their directories.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .png, .svg or .html file.")],
 ) -> None:
     """Draw loss, step time, memory and TFLOP/s of one or several runs."""
@@ -65,7 +68,7 @@ def plot(
 @app.command()
 def compare(
     base: Annotated[Path, typer.Argument(metavar="BASE", help="A report, or its directory.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The newer one.")],
     max_slowdown: Annotated[str | None, typer.Option(metavar="3%", help="Fail if step time grew by more.")] = None,
     max_memory_growth: Annotated[str | None, typer.Option(metavar="2%", help="Fail if memory grew by more.")] = None,
     loss_tolerance: Annotated[
@@ -73,7 +76,10 @@ def compare(
     ] = None,
     format: Annotated[str, typer.Option(metavar="NAME", help="text, json, github, junit or markdown.")] = "text",
 ) -> None:
-    """Compare two reports; exit 1 if the newer one is certainly past a gate."""
+    """Compare two reports, with gates for a CI job.
+
+    Exit code 1 if a difference is past its gate with its whole 95% interval. A gate is 3% or 0.03.
+    """
     from trainwright_login import report
 
     raise typer.Exit(
@@ -90,7 +96,7 @@ def compare(
 
 @app.command()
 def table(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Reports, or their directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Reports, or their directories.")],
     sort_by: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column's heading.")] = None,
     descending: Annotated[bool, typer.Option("--descending", help="Largest first.")] = False,
     format: Annotated[str, typer.Option(metavar="NAME", help="text, markdown or csv.")] = "text",

@@ -37,7 +37,11 @@ def print_report(report: TrainingResults, diagnostics: Diagnostics | None, *, ti
         console.print(
             f"statistics over {window.steps} of {len(report.steps)} steps"
             + (f", iterations {window.first_iteration} to {window.last_iteration}" if window.steps else "")
-            + ("" if diagnostics.canonical is None else f"; canonical: {'yes' if diagnostics.canonical else 'no'}"),
+            + (
+                ""
+                if diagnostics.canonical is None
+                else f"; recipe unchanged: {'yes' if diagnostics.canonical else 'no'}"
+            ),
             highlight=False,
             soft_wrap=True,
         )
@@ -75,8 +79,8 @@ def _config_lines(config: TrainingConfig) -> Iterator[tuple[str, str]]:
         "parallel",
         f"TP {config.tensor_parallel_size}{' + SP' if config.sequence_parallel else ''} · "
         f"PP {config.pipeline_parallel_size} (VP {config.virtual_pipeline_parallel_size or 1}) · "
-        f"CP {config.context_parallel_size or 1} · EP {config.expert_parallel_size} "
-        f"(ETP {config.expert_tensor_parallel_size}) · DP {config.data_parallel_size or 'unknown'}",
+        f"CP {config.context_parallel_size or 1} · {_expert_parallel(config)}"
+        f"DP {config.data_parallel_size or 'unknown'}",
     )
     yield (
         "batch",
@@ -94,6 +98,13 @@ def _config_lines(config: TrainingConfig) -> Iterator[tuple[str, str]]:
         yield "FP8", f"{config.fp8}, {config.fp8_recipe}"
     if config.profiling_enabled:
         yield "profiled", f"iterations {config.profiling_start_step} to {config.profiling_stop_step}"
+
+
+def _expert_parallel(config: TrainingConfig) -> str:
+    """Nothing for a dense model, whose expert sizes mean nothing."""
+    if not config.num_experts:
+        return ""
+    return f"EP {config.expert_parallel_size} (ETP {config.expert_tensor_parallel_size}) · "
 
 
 def _steps_table(report: TrainingResults) -> Table:
@@ -117,7 +128,8 @@ def _statistics_table(report: TrainingResults) -> Table:
     table = _table("statistics", "", *_STATISTICS)
     for field, heading, factor in _METRICS:
         stats: MetricStats | None = getattr(report.aggregation, field, None)
-        table.add_row(heading, *(_number(getattr(stats, name, None), factor) for name in _STATISTICS))
+        # Six columns of four digits fit a terminal of 80 columns.
+        table.add_row(heading, *(_number(getattr(stats, name, None), factor, digits=4) for name in _STATISTICS))
     return table
 
 
@@ -137,5 +149,5 @@ def _table(title: str, *headings: str) -> Table:
     return table
 
 
-def _number(value: float | None, factor: float) -> str:
-    return "-" if value is None else f"{value * factor:.5g}"
+def _number(value: float | None, factor: float, *, digits: int = 5) -> str:
+    return "-" if value is None else f"{value * factor:.{digits}g}"

@@ -19,7 +19,12 @@ from trainwright_trainer.words import UsageError
 if TYPE_CHECKING:
     from trainwright.runner.checkpoints.folder import CheckpointFolder
 
-app = typer.Typer(add_completion=False, help="Look at the checkpoints of a run.", rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    help="Look at the checkpoints of a run.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 Place = Annotated[
     Path, typer.Argument(metavar="PATH", help="A run directory, its checkpoint folder, or one checkpoint.")
 ]
@@ -34,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @app.command("list")
 def list_checkpoints(path: Place) -> None:
-    """List the checkpoints, oldest first, and say which one a resume takes."""
+    """List the checkpoints, oldest first; a resume takes the latest."""
     from trainwright.runner.checkpoints.folder import PARTIAL
 
     folder, _ = locate(path)
@@ -53,10 +58,10 @@ def list_checkpoints(path: Place) -> None:
 @app.command()
 def inspect(
     path: Place,
-    step: Annotated[int | None, typer.Option(help="This step and not the latest.")] = None,
+    step: Annotated[int | None, typer.Option(metavar="N", help="This step and not the latest.")] = None,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also name every tensor.")] = False,
 ) -> None:
-    """Say where a checkpoint stands in its run, at which topology it was written, and what it holds."""
+    """Say where a checkpoint stands in its run, and what it holds."""
     folder, named = locate(path)
     if named is not None and step not in (None, named):
         raise UsageError(f"--step {step} contradicts {path}, which is the checkpoint of step {named}")

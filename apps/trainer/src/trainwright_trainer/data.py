@@ -13,19 +13,28 @@ import typer
 
 from trainwright_trainer.outcome import told
 from trainwright_trainer.sizes import binary
+from trainwright_trainer.words import UsageError
 
 if TYPE_CHECKING:
     from trainwright.datasets.inspection import Inspection
     from trainwright.recipes.config.data import TokenizerConfig
 
-app = typer.Typer(add_completion=False, help="Prepare and inspect what training reads.", rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    help="Prepare and inspect what training reads.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 TokenizerType = Literal["ByteLevelTokenizer", "HuggingFaceTokenizer", "TikTokenizer", "NullTokenizer"]
 TypeOption = Annotated[TokenizerType, typer.Option("--tokenizer-type", help="As tokenizer.tokenizer_type of a run.")]
 ModelOption = Annotated[
-    str | None, typer.Option("--tokenizer-model", help="Folder or file of a Hugging Face or tiktoken tokenizer.")
+    str | None,
+    typer.Option("--tokenizer-model", metavar="PATH", help="Folder or file of a Hugging Face or tiktoken tokenizer."),
 ]
-VocabOption = Annotated[int | None, typer.Option("--vocab-size", min=1, help="Vocabulary of NullTokenizer.")]
+VocabOption = Annotated[
+    int | None, typer.Option("--vocab-size", metavar="N", min=1, help="Vocabulary of NullTokenizer.")
+]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -37,27 +46,40 @@ def main(words: Sequence[str] | None = None) -> int:
 
 @app.command()
 def prepare(
-    inputs: Annotated[list[Path], typer.Argument(help="Text or JSONL files (.gz, .zst too), or folders of them.")],
-    output_prefix: Annotated[Path, typer.Option(help="Where PREFIX.bin and PREFIX.idx go.")],
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="INPUT", help="Text or JSONL files (.gz, .zst too), or folders of them.")
+    ],
+    output_prefix: Annotated[Path, typer.Option(metavar="PREFIX", help="Where PREFIX.bin and PREFIX.idx go.")],
     tokenizer_type: TypeOption = "ByteLevelTokenizer",
     tokenizer_model: ModelOption = None,
     vocab_size: VocabOption = None,
-    glob: Annotated[list[str] | None, typer.Option(help="Of a folder, only names like this: '*.py'.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Of a folder, no file or folder named like this.")] = None,
+    glob: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Of a folder, only names like this: '*.py'. May be repeated."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Of a folder, no file or folder named like this. May be repeated."),
+    ] = None,
     file_format: Annotated[
         Literal["text", "jsonl"] | None, typer.Option("--format", help="What the inputs are, whatever their names.")
     ] = None,
     document: Annotated[
         Literal["file", "line"], typer.Option(help="Of text: each file is one document, or each line.")
     ] = "file",
-    json_key: Annotated[str, typer.Option(help="Of JSONL: the key that holds the text.")] = "text",
+    json_key: Annotated[str, typer.Option(metavar="KEY", help="Of JSONL: the key that holds the text.")] = "text",
     append_eod: Annotated[bool, typer.Option(help="End each document with the end-of-document token.")] = True,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default one for each CPU.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes; by default one for each CPU.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at PREFIX.")] = False,
 ) -> None:
     """Turn text into PREFIX.bin and PREFIX.idx."""
     from trainwright.datasets import prepare as preparing
 
+    # An empty word is most often a variable that is not set; as a path it would be all of this directory.
+    if "" in inputs:
+        raise UsageError("an INPUT is empty: name a file or a folder")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     summary = preparing.prepare(
@@ -86,9 +108,9 @@ def prepare(
 
 @app.command()
 def inspect(
-    prefixes: Annotated[list[str], typer.Argument(metavar="PREFIX...", help="Prefixes of .bin/.idx pairs.")],
+    prefixes: Annotated[list[str], typer.Argument(metavar="PREFIX", help="Prefixes of .bin/.idx pairs.")],
     full: Annotated[bool, typer.Option("--full", help="Look at every token id, not at some stretches.")] = False,
-    vocab_size: Annotated[int | None, typer.Option(min=1, help="Refuse ids from here up.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="Refuse ids from here up.")] = None,
     show: Annotated[int, typer.Option(min=0, metavar="N", help="Print the first N documents as text.")] = 0,
     tokenizer_type: TypeOption = "ByteLevelTokenizer",
     tokenizer_model: ModelOption = None,

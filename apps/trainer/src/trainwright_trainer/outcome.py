@@ -36,6 +36,10 @@ def told(program: str, body: Callable[[], int], *, tell: Callable[[BaseException
 
 def one_line(error: Exception) -> str:
     """The message without its line breaks, which a user's own words may hold."""
+    message = str(error)
     # Typer's errors keep the useful part of their message in a method.
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return " ".join(str(message).split("\n"))
+    if hasattr(error, "format_message"):
+        message = error.format_message().removesuffix(".")
+        context = getattr(error, "ctx", None)
+        message += f" ({context.command_path} --help)" if context is not None else ""
+    return " ".join(message.split("\n"))

@@ -33,7 +33,7 @@ class Option:
 
 
 SELECTION = (
-    Option(("--recipe",), "recipe", "NAME", "a complete recipe; `trainwright recipes` lists them"),
+    Option(("--recipe",), "recipe", "NAME", "a complete recipe; `trainwright recipes list` prints them"),
     Option(("--model",), "model", "STEM", "a model instead of a recipe; needs --mode"),
     Option(("--mode",), "mode", "pretrain|sft|lora|dora", "inferred from a conventional recipe name"),
     Option(("--dataset",), "dataset", "NAME", "data source or preset; library recipes only"),

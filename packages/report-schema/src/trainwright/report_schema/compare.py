@@ -39,14 +39,14 @@ def parse_fraction(text: str) -> float:
     """``3%`` or ``0.03`` as 0.03.
 
     Raises:
-        UsageError: it is neither, or negative.
+        UsageError: it is neither, or negative, or 1 and more without a percent sign: who types 3 means 3%.
     """
     number, percent = (text[:-1], 0.01) if text.endswith("%") else (text, 1.0)
     try:
         fraction = float(number) * percent
     except ValueError:
         fraction = math.nan
-    if not 0 <= fraction < math.inf:
+    if not 0 <= fraction < (math.inf if percent < 1 else 1):
         raise UsageError(f"{text!r}: expected a fraction such as 3% or 0.03")
     return fraction
 

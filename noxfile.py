@@ -30,6 +30,10 @@ STRICTLY_TYPED = (
 )
 
 
+# What is really imported gets its bytecode at first import; all of torch would take minutes.
+UNCOMPILED = "--no-compile-bytecode"
+
+
 def project(session: nox.Session, *command: str, **environment: str) -> None:
     """Run a command in the project's own environment, which holds every member and every tool, as uv.lock says."""
     # nox points uv at the session's environment.
@@ -46,7 +50,7 @@ def install_wheel(session: nox.Session, distribution: str) -> None:
     session.run("uv", "export", *locked, "--quiet", "-o", str(versions), external=True)
     members = sorted(wheel.name.split("-")[0].replace("_", "-") for wheel in wheels.glob("*.whl"))
     again = [word for member in members for word in ("--reinstall-package", member)]
-    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, distribution)
+    session.install("--find-links", str(wheels), "--constraint", str(versions), *again, UNCOMPILED, distribution)
 
 
 @nox.session(venv_backend="none")
@@ -72,7 +76,7 @@ def imports(session: nox.Session) -> None:
 @nox.parametrize("member", list(MEMBERS), ids=[name.removeprefix("trainwright-") for name in MEMBERS])
 def unit(session: nox.Session, member: str) -> None:
     """Each package's fast tests in an environment that holds only what that package declares."""
-    sync = ("--locked", "--package", member, "--all-extras", "--no-default-groups", "--group", "test")
+    sync = ("--locked", "--package", member, "--all-extras", "--no-default-groups", "--group", "test", UNCOMPILED)
     session.run_install("uv", "sync", *sync, external=True)
     session.run("pytest", "-q", "-m", "not distributed and not slow", MEMBERS[member])
 

@@ -41,9 +41,7 @@ class SdpaAttention(torch.nn.Module):
         if attn_mask_type != AttnMaskType.causal:
             raise ValueError(f"this attention is causal; a mask of type {attn_mask_type.name} is not supported")
         if config.softmax_type != "vanilla":
-            raise ValueError(
-                f"attention sinks (softmax_type {config.softmax_type}) are not supported here"
-            )
+            raise ValueError(f"attention sinks (softmax_type {config.softmax_type}) are not supported here")
         groups = pg_collection or ProcessGroupCollection.use_mpu_process_groups(required_pgs=["tp", "cp"])
         self.config = config
         self.cp_group = groups.cp

@@ -92,14 +92,12 @@ def create(run_dir: Path, config: ConfigContainer) -> None:
         RunRefused: the directory cannot be written.
     """
     text = to_yaml(config)
-    try:
-        for target in dict.fromkeys((run_dir / CONFIG, Path(str(config.logger.save_config_filepath)))):
+    for target in dict.fromkeys((run_dir / CONFIG, Path(str(config.logger.save_config_filepath)))):
+        try:
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(target, text)
-    except OSError as error:
-        raise RunRefused(
-            f"the run directory {run_dir} cannot be written: {error.strerror}; give another --run-dir"
-        ) from None
+        except OSError as error:
+            raise RunRefused(f"the configuration cannot be written to {target}: {error.strerror}") from None
 
 
 def write_status(path: Path, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:

@@ -87,8 +87,10 @@ def start(config: ConfigContainer, device: Device, here: Place) -> None:
         expert_tensor_parallel_size=model.expert_tensor_parallel_size,
         distributed_timeout_minutes=config.dist.distributed_timeout_minutes,
     )
-    device.seed(config.rng.seed)
-    tensor_parallel.model_parallel_cuda_manual_seed(config.rng.seed)
+    # Pipeline stages draw different numbers, or they would begin with the same weights. Megatron-LM's distance.
+    seed = config.rng.seed + 100 * parallel_state.get_pipeline_model_parallel_rank()
+    device.seed(seed)
+    tensor_parallel.model_parallel_cuda_manual_seed(seed)
 
 
 def stop() -> None:

@@ -100,15 +100,19 @@ def record(session: Session, update: Update) -> None:
 
 
 def run_validation(session: Session) -> None:
-    """Measure the loss on held-out data, if there is any."""
+    """Measure the loss on held-out data, if there is any; given up when the run is to stop."""
     iterations = session.trainer.resolved.config.validation.eval_iters
     if not iterations:
         return
     started = time.perf_counter()
-    loss = validate(session.trainer, session.validation_batches(), iterations)
+    loss = validate(
+        session.trainer,
+        session.validation_batches(),
+        iterations,
+        stop_requested=lambda: session.stop.reason is not None,
+    )
     seconds = time.perf_counter() - started
-    session.stop.expect(seconds)
-    if session.telemetry:
+    if loss is not None and session.telemetry:
         session.telemetry.validation(loss, seconds)
 
 

@@ -39,7 +39,7 @@ class StopRequest:
         self._signal = signal.Signals(number).name
 
     def expect(self, seconds: float) -> None:
-        """Tell how long something took that will come again before the end: an update, a validation, a checkpoint."""
+        """Tell how long something took that will come again before the end: an update, a checkpoint."""
         self._longest = max(self._longest, seconds)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,14 +14,23 @@ if TYPE_CHECKING:
     from trainwright.runner.step import Trainer
 
 
-def validate(trainer: Trainer, batches: Iterator[Batch], iterations: int) -> float:
-    """Mean token loss in nats over `iterations` global batches, the same on every rank; trains nothing."""
-    losses: list[torch.Tensor] = []
+def validate(
+    trainer: Trainer, batches: Iterator[Batch], iterations: int, *, stop_requested: Callable[[], bool]
+) -> float | None:
+    """Mean token loss in nats over `iterations` global batches, the same on every rank; trains nothing.
+
+    Null when some rank wants to stop: a validation may take longer than a job that has to go is given.
+    """
+    total, tokens, stop = 0.0, 0, False
     for chunk in trainer.chunks:
         chunk.eval()
     with torch.no_grad():
         for _ in range(iterations):
-            losses += forward_backward(trainer, batches, forward_only=True)
+            losses = forward_backward(trainer, batches, forward_only=True)
+            loss, counted, stop = reduce_over_ranks(losses, stop_requested(), trainer.device)
+            total, tokens = total + loss * counted, tokens + counted
+            if stop:
+                break
     for chunk in trainer.chunks:
         chunk.train()
-    return reduce_over_ranks(losses, False, trainer.device)[0]
+    return None if stop else total / max(tokens, 1)

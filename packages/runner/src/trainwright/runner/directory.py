@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.metrics_audit import names
 from trainwright.recipes import ConfigError, from_yaml, shaping_differences, to_yaml
 from trainwright.runner.errors import RunRefused
 
@@ -65,7 +67,8 @@ def check(run_dir: Path, config: ConfigContainer) -> None:
         differences = shaping_differences(from_yaml(written.read_text(encoding="utf-8")), config)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise RunRefused(f"{written} cannot be read ({error}); give another --run-dir") from None
-    if differences:
+    # Where no session has started, an attempt that was refused left its configuration beside files of the user's.
+    if differences and (run_dir / names.MANIFEST_FILE).exists():
         raise RunRefused(
             f"{run_dir} holds a run with another configuration: {'; '.join(differences)}. "
             "Give another --run-dir, or the settings of that run"
@@ -86,7 +89,7 @@ def require_writable(directory: Path, what: str, word: str) -> None:
 
 
 def create(run_dir: Path, config: ConfigContainer) -> None:
-    """Make the run directory and write the resolved configuration into it.
+    """Make the run directory and write the resolved configuration into it; the status of an older session goes.
 
     Raises:
         RunRefused: the directory cannot be written.
@@ -98,6 +101,16 @@ def create(run_dir: Path, config: ConfigContainer) -> None:
             write_atomically(target, text)
         except OSError as error:
             raise RunRefused(f"the configuration cannot be written to {target}: {error.strerror}") from None
+    (run_dir / STATUS).unlink(missing_ok=True)
+
+
+def empty(run_dir: Path) -> None:
+    """Remove everything in the run directory."""
+    for entry in run_dir.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink()
 
 
 def write_status(path: Path, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:

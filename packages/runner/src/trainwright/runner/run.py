@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from trainwright.runner import directory, preflight
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from trainwright.runner.step import Trainer
 
 DONE, STOPPED_EARLY = 0, 75
+REPORT = "training_report.json"
 STATUS_FILE = "TRAINWRIGHT_STATUS_FILE"
 """Environment variable: where a launcher wants the outcome of this run, also when it was refused."""
 
@@ -54,6 +54,8 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
     config = directory.with_paths(resolved.config, run_dir)
     if not preflight.check(config, run_dir):
         outcome.update(reason="the run was complete already", step=config.train.train_iters)
+        if here.rank == 0 and not (run_dir / REPORT).exists():
+            report(run_dir)  # the session that completed the run was killed before it came to this
         say(here, f"nothing to do: {run_dir} holds the complete run of {config.train.train_iters} updates")
         return DONE
     device = come_up(resolved, here, deterministic=deterministic)
@@ -108,7 +110,7 @@ def make_deterministic() -> None:
 
 @contextmanager
 def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[SessionLog | None]:
-    """Hold the run directory; rank 0 gets its session log. Directories made here go again if no session starts.
+    """Hold the run directory; rank 0 gets its session log. What is made here goes again if no session starts.
 
     Raises:
         RunRefused: another process holds it, or it cannot be written.
@@ -116,27 +118,27 @@ def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[S
     from trainwright.metrics_audit.writer import SessionLog, SessionLogError
 
     made_here = [path for path in (run_dir, *run_dir.parents) if not path.exists()]
+    was_empty = not made_here and not any(run_dir.iterdir())
 
     def open_log() -> SessionLog:
         try:
-            log = SessionLog.open(run_dir, run_id=run_dir.name)
+            return SessionLog.open(run_dir, run_id=run_dir.name)
         except SessionLogError as error:
             raise RunRefused(str(error)) from None
-        directory.check(run_dir, config)
-        return log
 
     log = rank_zero_first(open_log, here)
     try:
+        rank_zero_first(lambda: directory.check(run_dir, config), here)
         yield log
     finally:
         if log:
             started = log.session_id is not None
             log.close()
-            if made_here and not started:
-                rmtree(run_dir, ignore_errors=True)
-                for parent in made_here[1:]:
+            if not started and (made_here or was_empty):
+                directory.empty(run_dir)
+                for path in made_here:
                     with suppress(OSError):  # somebody else has begun to use it
-                        parent.rmdir()
+                        path.rmdir()
 
 
 def prepare(

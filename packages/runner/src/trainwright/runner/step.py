@@ -144,7 +144,9 @@ def clip_by_norm(optimizer: Any, limit: float, norm: float) -> None:
     for part in getattr(optimizer, "chained_optimizers", [optimizer]):
         parameters = part.get_parameters()
         if parameters:
-            clip_grad_by_total_norm_fp32(parameters, max_norm=limit, total_norm=norm)
+            # The precision-aware optimizer keeps its gradients beside the parameters' own.
+            beside = getattr(part.config, "use_precision_aware_optimizer_no_fp8_or_ds_fp8", False)
+            clip_grad_by_total_norm_fp32(parameters, max_norm=limit, total_norm=norm, use_decoupled_grad=beside)
 
 
 def learning_rates(optimizer: Any) -> dict[str, float]:

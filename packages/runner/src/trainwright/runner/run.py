@@ -199,7 +199,7 @@ def restore(trainer: Trainer, here: Place) -> Progress:
     optimizer, rng = wanted.load_optim, wanted.load_rng
     if step is not None:
         refuse_another_configuration(folder.complete(step), trainer.resolved.config)
-        if wanted.load is not None:
+        if wanted.load or wanted.pretrained_checkpoint:
             # What to load and what not was said of the other run; this one continues all that it has saved.
             optimizer, rng = wanted.save_optim, wanted.save_rng
     elif wanted.load is not None:

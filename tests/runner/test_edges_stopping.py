@@ -1,4 +1,4 @@
-"""What is asked of a run at an awkward moment, and what breaks under it: it ends in good order and says why in a line."""
+"""What is asked of a run at an awkward moment, and what breaks under it: it ends in good order and says why."""
 
 import json
 

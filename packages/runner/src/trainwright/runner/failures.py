@@ -8,18 +8,32 @@ from contextlib import contextmanager
 from trainwright.runner.errors import RunError, RunFailed
 
 
+def named[E: BaseException](error: E) -> E | RunFailed:
+    """`error` itself, or the failure that a person is told of instead."""
+    if hasattr(error, "exit_code"):  # meant for a person already; and maybe raised before torch is imported
+        return error
+    if lost_contact(error):
+        return RunFailed(
+            "contact with another rank is lost: it has failed or was ended, and its own last words say why"
+        )
+    if out_of_memory(error):
+        return RunFailed(f"out of memory, a smaller train.micro_batch_size needs less: {first_line(error)}")
+    return error
+
+
 def lost_contact(error: BaseException) -> bool:
     """Whether this rank only suffers from what happened to another: its peer is gone, or does not answer any more."""
     from torch.distributed import DistError
 
-    return isinstance(error, DistError) or "gloo" in str(error)
+    # Gloo's errors have no type of their own; each names the line that raised it.
+    return isinstance(error, DistError) or "third_party/gloo/" in str(error)
 
 
-def named[E: BaseException](error: E) -> E | RunFailed:
-    """`error` itself, or the failure that a person is told of instead."""
-    if isinstance(error, RunError) or not lost_contact(error):
-        return error
-    return RunFailed("contact with another rank is lost: it has failed or was ended, and its own last words say why")
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory of the device or of the host did not suffice."""
+    from torch import OutOfMemoryError
+
+    return isinstance(error, MemoryError | OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 @contextmanager

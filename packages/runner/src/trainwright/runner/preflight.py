@@ -47,8 +47,13 @@ def own_step(checkpoint: CheckpointConfig) -> int | None:
     Raises:
         RunRefused: it is not there.
     """
-    elsewhere = checkpoint.load or checkpoint.pretrained_checkpoint
-    return CheckpointFolder(Path(str(checkpoint.save))).find(None if elsewhere else checkpoint.ckpt_step)
+    step = checkpoint.ckpt_step if is_for_own(checkpoint) else None
+    return CheckpointFolder(Path(str(checkpoint.save))).find(step)
+
+
+def is_for_own(checkpoint: CheckpointConfig) -> bool:
+    """Whether what the section says about loading is about this run's own checkpoints, and not another folder's."""
+    return checkpoint.load is None and checkpoint.pretrained_checkpoint is None
 
 
 def check_starting_point(config: ConfigContainer) -> None:

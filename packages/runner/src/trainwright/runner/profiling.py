@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.runner.failures import failing_as
+
 if TYPE_CHECKING:
     from trainwright.recipes import ConfigContainer
     from trainwright.runner.telemetry import Telemetry
@@ -38,13 +40,18 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
-        """Write the trace of an open window."""
+        """Write the trace of an open window.
+
+        Raises:
+            RunFailed: it cannot be written.
+        """
         if self._profile is None:
             return
         started = time.perf_counter()
-        self._profile.stop()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._profile.export_chrome_trace(str(self._file))
+        with failing_as(f"the profile cannot be written to {self._file}"):
+            self._profile.stop()
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._profile.export_chrome_trace(str(self._file))
         self._profile, self._wanted = None, False
         self._spent(started)
 

@@ -74,12 +74,14 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
         if log:
             report(run_dir)
     stop()
-    if reason:
-        say(here, f"stopped early ({reason}) after {session.progress.step} of {config.train.train_iters} updates; "
-                  f"the same command with --run-dir {run_dir} continues")  # fmt: skip
-        return STOPPED_EARLY
-    say(here, f"done: {config.train.train_iters} updates in {run_dir}")
-    return DONE
+    if reason is None:
+        say(here, f"done: {config.train.train_iters} updates in {run_dir}")
+        return DONE
+    rolled_back = config.checkpoint.ckpt_step and preflight.is_for_own(config.checkpoint)
+    again = "the same command without checkpoint.ckpt_step" if rolled_back else "the same command"
+    say(here, f"stopped early ({reason}) after {session.progress.step} of {config.train.train_iters} updates; "
+              f"{again} with --run-dir {run_dir} continues")  # fmt: skip
+    return STOPPED_EARLY
 
 
 def come_up(resolved: ResolvedRun, here: Place, *, deterministic: bool) -> Device:
@@ -199,7 +201,7 @@ def restore(trainer: Trainer, here: Place) -> Progress:
     optimizer, rng = wanted.load_optim, wanted.load_rng
     if step is not None:
         refuse_another_configuration(folder.complete(step), trainer.resolved.config)
-        if wanted.load or wanted.pretrained_checkpoint:
+        if not preflight.is_for_own(wanted):
             # What to load and what not was said of the other run; this one continues all that it has saved.
             optimizer, rng = wanted.save_optim, wanted.save_rng
     elif wanted.load is not None:

@@ -95,10 +95,11 @@ def test_a_fault_of_the_program_is_the_last_word_of_the_log(data, tmp_path):
     assert (last(run_dir)["event"], last(run_dir)["reason"]) == ("failed", "a fault of the program")
 
 
-def test_a_refused_run_leaves_an_empty_directory_empty(data, tmp_path):
+def test_a_refused_run_leaves_a_directory_as_it_was(data, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RankFailed, match="RunRefused: cannot write"):
         run_ranks(train_on, 1, 1, tmp_path, data, "logger.tensorboard_dir=/proc/nowhere/tb")
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_the_status_of_an_older_session_is_not_taken_for_that_of_a_killed_one(tmp_path):

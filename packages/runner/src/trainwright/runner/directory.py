@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.metrics_audit import names
 from trainwright.recipes import ConfigError, from_yaml, shaping_differences, to_yaml
 from trainwright.runner.errors import RunRefused
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 CONFIG = Path("configs") / "ConfigContainer.yaml"
 STATUS = "status.json"
+MADE_AT_START = ("configs", "tb_logs", "wandb", "environment.json")
 
 
 def default_run_dir(resolved: ResolvedRun) -> Path:
@@ -67,8 +67,7 @@ def check(run_dir: Path, config: ConfigContainer) -> None:
         differences = shaping_differences(from_yaml(written.read_text(encoding="utf-8")), config)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise RunRefused(f"{written} cannot be read ({error}); give another --run-dir") from None
-    # Where no session has started, an attempt that was refused left its configuration beside files of the user's.
-    if differences and (run_dir / names.MANIFEST_FILE).exists():
+    if differences:
         raise RunRefused(
             f"{run_dir} holds a run with another configuration: {'; '.join(differences)}. "
             "Give another --run-dir, or the settings of that run"
@@ -104,13 +103,18 @@ def create(run_dir: Path, config: ConfigContainer) -> None:
     (run_dir / STATUS).unlink(missing_ok=True)
 
 
-def empty(run_dir: Path) -> None:
-    """Remove everything in the run directory."""
-    for entry in run_dir.iterdir():
-        if entry.is_dir():
-            shutil.rmtree(entry, ignore_errors=True)
+def left_by_start(run_dir: Path) -> set[Path]:
+    """What of the things that a start makes is there."""
+    return {run_dir / name for name in MADE_AT_START if (run_dir / name).exists()}
+
+
+def remove(paths: set[Path]) -> None:
+    """Take away what a start has made that came to nothing."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            entry.unlink()
+            path.unlink()
 
 
 def write_status(path: Path, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:

@@ -120,7 +120,7 @@ def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[S
     from trainwright.metrics_audit.writer import SessionLog, SessionLogError
 
     made_here = [path for path in (run_dir, *run_dir.parents) if not path.exists()]
-    was_empty = not made_here and not any(run_dir.iterdir())
+    before = directory.left_by_start(run_dir)
 
     def open_log() -> SessionLog:
         try:
@@ -136,8 +136,8 @@ def exclusive(run_dir: Path, config: ConfigContainer, here: Place) -> Iterator[S
         if log:
             started = log.session_id is not None
             log.close()
-            if not started and (made_here or was_empty):
-                directory.empty(run_dir)
+            if not started:
+                directory.remove(directory.left_by_start(run_dir) - before)
                 for path in made_here:
                     with suppress(OSError):  # somebody else has begun to use it
                         path.rmdir()

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trainwright.recipes import ConfigContainer, ResolvedRun
     from trainwright.runner.devices import Device
     from trainwright.runner.loop import Session
-    from trainwright.runner.progress import Progress
-    from trainwright.runner.step import Trainer
 
 DONE, STOPPED_EARLY = 0, 75
 REPORT = "training_report.json"
@@ -157,11 +155,14 @@ def prepare(
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.loop import Session
     from trainwright.runner.profiling import Profiler
+    from trainwright.runner.resume import restore
     from trainwright.runner.telemetry import Telemetry, Totals
 
     config = resolved.config
     trainer, tokenizer = build_trainer(resolved, device)
-    progress = restore(trainer, here)
+    progress, remarks = restore(trainer)
+    for remark in remarks:
+        say(here, remark)
     data = build_data(resolved, tokenizer, device, consumed_samples=progress.consumed_samples)
     rank_zero_first(lambda: directory.create(run_dir, config), here)
 
@@ -185,40 +186,6 @@ def prepare(
         profiler=Profiler(config, run_dir, here.rank, telemetry),
         telemetry=telemetry,
     )
-
-
-def restore(trainer: Trainer, here: Place) -> Progress:
-    """Continue this run's latest checkpoint, else what `checkpoint.load` names, else start from weights or afresh.
-
-    Raises:
-        RunRefused: a checkpoint that was asked for is not there or does not fit.
-    """
-    from trainwright.runner.checkpoints.loading import load_checkpoint, load_pretrained, refuse_another_configuration
-    from trainwright.runner.progress import Progress
-
-    wanted = trainer.resolved.config.checkpoint
-    folder, step = CheckpointFolder(Path(str(wanted.save))), preflight.own_step(wanted)
-    optimizer, rng = wanted.load_optim, wanted.load_rng
-    if step is not None:
-        refuse_another_configuration(folder.complete(step), trainer.resolved.config)
-        if not preflight.is_for_own(wanted):
-            # What to load and what not was said of the other run; this one continues all that it has saved.
-            optimizer, rng = wanted.save_optim, wanted.save_rng
-    elif wanted.load is not None:
-        folder = CheckpointFolder(Path(wanted.load))
-        step = folder.find(wanted.ckpt_step)
-        if step is None:
-            raise RunRefused(f"checkpoint.load={wanted.load} holds no complete checkpoint")
-    if step is not None:
-        progress, remarks = load_checkpoint(trainer, folder.complete(step), optimizer=optimizer, rng=rng)
-        for remark in [f"continuing from {folder.complete(step)}", *remarks]:
-            say(here, remark)
-        return progress
-    if wanted.pretrained_checkpoint is not None:
-        folder = CheckpointFolder(Path(wanted.pretrained_checkpoint))
-        step = folder.find(wanted.ckpt_step)
-        load_pretrained(trainer, folder.path if step is None else folder.complete(step))
-    return Progress()
 
 
 def train_and_log(session: Session, log: SessionLog | None, outcome: dict) -> str | None:

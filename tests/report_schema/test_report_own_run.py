@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.report_schema.own_runs import CONTAINER, ENVIRONMENT, make_run, points
 
 from trainwright.report_schema import ReportError, UsageError, read_diagnostics, read_report
@@ -219,3 +220,15 @@ def test_missing_directory_is_a_usage_error(tmp_path: Path) -> None:
     """A path that is no directory is the caller's mistake."""
     with pytest.raises(UsageError, match="no such directory"):
         build_report(tmp_path / "nowhere")
+
+
+def test_events_that_were_sent_elsewhere_are_found_there(tmp_path: Path) -> None:
+    """`logger.tensorboard_dir` of the run names the place."""
+    run = make_run(tmp_path / "run")
+    (run / "tb_logs").rename(tmp_path / "elsewhere")
+    config = run / "configs" / "ConfigContainer.yaml"
+    container = yaml.safe_load(config.read_text())
+    container["logger"] = {**container.get("logger", {}), "tensorboard_dir": str(tmp_path / "elsewhere")}
+    config.write_text(yaml.safe_dump(container))
+    report, _ = build_report(run)
+    assert report.steps

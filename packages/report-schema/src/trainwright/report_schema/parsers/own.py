@@ -82,10 +82,11 @@ def collect(run_directory: Path, surroundings: Surroundings) -> Evidence:
         raise UsageError("--system, --tests-dir and --scenario say nothing about an own run")
     environment = _read_environment(run_directory / ENVIRONMENT_FILE)
     config_path = run_directory / CONFIG_FILE
-    written = container_fields(read_container(config_path), str(CONFIG_FILE))
+    container = read_container(config_path)
+    written = container_fields(container, str(CONFIG_FILE))
     config = _core_defaults(written) | written | _environment_fields(environment)
     segments, sources, unread = read_events(
-        run_directory / EVENTS_DIRECTORY, run_directory, metric_lookup(MEGATRON_BRIDGE_TAGS)
+        events_directory(run_directory, container), run_directory, metric_lookup(MEGATRON_BRIDGE_TAGS)
     )
     sources.append(source_of(config_path, run_directory, "configuration"))
     sources.append(source_of(run_directory / ENVIRONMENT_FILE, run_directory, "run"))
@@ -99,6 +100,14 @@ def collect(run_directory: Path, surroundings: Surroundings) -> Evidence:
         scale=MEGATRON_BRIDGE_SCALE,
         canonical=environment.canonical,
     )
+
+
+def events_directory(run_directory: Path, container: Mapping[str, Any]) -> Path:
+    """``tb_logs`` of the run directory, which may have been moved; else where ``logger.tensorboard_dir`` sent them."""
+    inside = run_directory / EVENTS_DIRECTORY
+    logger = container.get("logger")
+    elsewhere = logger.get("tensorboard_dir") if isinstance(logger, Mapping) else None
+    return inside if inside.exists() or not isinstance(elsewhere, str) else Path(elsewhere)
 
 
 def _read_environment(path: Path) -> Environment:

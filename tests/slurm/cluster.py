@@ -70,29 +70,31 @@ class Cluster:
         return {**kept, "SLURM_CONF": str(self.conf), **changes}
 
     def run(
-        self, *words: str | Path, timeout: float = 120, environment: Mapping[str, str] | None = None, **options: object
+        self,
+        *words: str | Path,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        given: str | None = None,
+        timeout: float = 120,
     ) -> subprocess.CompletedProcess[str]:
-        """A command against this cluster; its exit status is the caller's to judge."""
-        return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        """A command against this cluster, with `given` on its standard input; its exit status is the caller's to judge."""
+        return subprocess.run(
             [str(word) for word in words],
             env=self.environment() if environment is None else dict(environment),
+            cwd=cwd,
+            input="" if given is None else given,
             timeout=timeout,
             check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            capture_output=True,
+            encoding="utf-8",
             errors="surrogateescape",
-            **options,
         )
 
-    def submit(self, script: str | Path, *options: str, **more: object) -> int:
-        """Hand a script (text beginning with `#!`, or a file) to sbatch; the job's number."""
-        if isinstance(script, str):
-            path = self.base / "scripts" / f"{time.monotonic_ns()}.sh"
-            path.write_bytes(os.fsencode(script))
-        else:
-            path = script
-        answer = self.run("sbatch", "--parsable", *options, path, **more)  # type: ignore[arg-type]
+    def submit(
+        self, script: str, *options: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> int:
+        """Hand a script, text beginning with `#!`, to sbatch on its standard input; the job's number."""
+        answer = self.run("sbatch", "--parsable", *options, given=script, environment=environment, cwd=cwd)
         if answer.returncode:
             raise ClusterFailed(f"sbatch: {answer.stderr.strip()}")
         return int(answer.stdout.split(";")[0])
@@ -146,7 +148,7 @@ def running_cluster(*, hidden: Sequence[Path] = ()) -> Iterator[Cluster]:
     Raises:
         ClusterFailed: a daemon ended, or the nodes were not idle within a minute.
     """
-    base = Path(tempfile.mkdtemp(prefix="tw"))  # short: sockets have paths of 108 characters at most
+    base = Path(tempfile.mkdtemp(prefix="tws"))  # short: sockets have paths of 108 characters at most
     cluster = Cluster(base)
     try:
         _write_files(cluster, hidden)
@@ -160,7 +162,7 @@ def running_cluster(*, hidden: Sequence[Path] = ()) -> Iterator[Cluster]:
 def _write_files(cluster: Cluster, hidden: Sequence[Path]) -> None:
     base = cluster.base
     base.chmod(0o755)
-    for name in ("etc", "log", "munge", "state", "scripts", "scratch", *(f"spool_{node}" for node in NODES)):
+    for name in ("etc", "log", "munge", "state", "scratch", *(f"spool_{node}" for node in NODES)):
         (base / name).mkdir(mode=0o755)
     key = base / "munge" / "key"
     key.write_bytes(random.randbytes(128))

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.slurm.cluster import Cluster, missing, running_cluster
 
 HERE = Path(__file__).parent

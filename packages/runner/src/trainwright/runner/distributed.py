@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,25 +37,45 @@ def place(environment: Mapping[str, str] = os.environ) -> Place:
     Raises:
         RunRefused: a variable of the launcher is missing or no number.
     """
-    if "RANK" in environment and "WORLD_SIZE" in environment:
+    step = _step_variables(environment)
+    if {"RANK", "WORLD_SIZE"} <= environment.keys() and not _repeats_the_step(environment, step):
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-        defaults, launcher = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": environment["WORLD_SIZE"]}, "torchrun"
-    elif "SLURM_STEP_ID" in environment and "SLURM_PROCID" in environment:
-        names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
-        tasks = environment.get("SLURM_STEP_NUM_TASKS", environment.get("SLURM_NTASKS", "1"))
-        nodes = environment.get("SLURM_STEP_NUM_NODES", "1")
-        per_node = str(max(1, int(tasks) // max(1, int(nodes)))) if tasks.isdigit() and nodes.isdigit() else "1"
-        defaults, launcher = {"SLURM_STEP_NUM_TASKS": tasks, "SLURM_NTASKS_PER_NODE": per_node}, "slurm"
+        given, launcher = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": environment["WORLD_SIZE"], **environment}, "torchrun"
+    elif step:
+        names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
+        given, launcher = step, "slurm"
     else:
         return Place(0, 1, 0, 1, "none")
     numbers = []
     for name in names:
-        text = environment.get(name, defaults.get(name))
+        text = given.get(name)
         if text is None or not text.isdigit():
             raise RunRefused(f"the environment variable {name} must be a number, it is {text!r} (set by {launcher})")
         numbers.append(int(text))
     rank, world_size, local_rank, ranks_per_node = numbers
     return Place(rank, world_size, local_rank, ranks_per_node, launcher)
+
+
+def _step_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Slurm says to a task of a step; empty outside one."""
+    if not {"SLURM_STEP_ID", "SLURM_PROCID"} <= environment.keys():
+        return {}
+    tasks = environment.get("SLURM_STEP_NUM_TASKS", environment.get("SLURM_NTASKS", "1"))
+    nodes = environment.get("SLURM_STEP_NUM_NODES", "1")
+    even = str(max(1, int(tasks) // max(1, int(nodes)))) if tasks.isdigit() and nodes.isdigit() else "1"
+    # `2(x3),1`: two tasks on each of three nodes, one on the last.
+    per_node = re.match(r"\d+", environment.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    own = {name: text for name, text in environment.items() if name in ("SLURM_PROCID", "SLURM_LOCALID")}
+    return {**own, "SLURM_STEP_NUM_TASKS": tasks, "SLURM_STEP_TASKS_PER_NODE": per_node[0] if per_node else even}
+
+
+def _repeats_the_step(environment: Mapping[str, str], step: Mapping[str, str]) -> bool:
+    """Whether RANK and WORLD_SIZE are a container runtime's copy of the step's numbers.
+
+    Pyxis and enroot set them in PyTorch's images, without LOCAL_WORLD_SIZE, which every torchrun sets.
+    """
+    copied = [(environment.get("RANK"), "SLURM_PROCID"), (environment.get("WORLD_SIZE"), "SLURM_STEP_NUM_TASKS")]
+    return "LOCAL_WORLD_SIZE" not in environment and all(text == step.get(name) for text, name in copied)
 
 
 def start(config: ConfigContainer, device: Device, here: Place) -> None:
@@ -109,16 +130,39 @@ def _virtual_stages(config: ConfigContainer) -> int | None:
 
 
 def _meeting_point(here: Place) -> None:
-    """Under Slurm alone nobody sets MASTER_ADDR and MASTER_PORT: the step's first node, and a port of the job's own."""
-    if here.launcher == "slurm" and "MASTER_ADDR" not in os.environ:
-        nodes = os.environ.get("SLURM_STEP_NODELIST", "")
-        os.environ["MASTER_ADDR"] = first_host(nodes) or socket.gethostname()
-    if here.launcher == "slurm" and "MASTER_PORT" not in os.environ:
-        # Ports below Linux's ephemeral range, apart from each other for jobs that share a node.
-        os.environ["MASTER_PORT"] = str(20000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 10000)
+    """Under Slurm alone nobody sets MASTER_ADDR and MASTER_PORT: the first node, and a port of the step's own."""
+    if here.launcher == "slurm":
+        for name, find in {"MASTER_ADDR": step_address, "MASTER_PORT": step_port}.items():
+            if not os.environ.get(name):
+                os.environ[name] = str(find(os.environ))
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not os.environ.get(name):
             raise RunRefused(f"the environment variable {name} is not set: start ranks with torchrun or srun")
+
+
+def step_address(environment: Mapping[str, str]) -> str:
+    """Where rank 0 of a Slurm step is: the step's first host by name, if this container can resolve it.
+
+    Else the address of the node that ran `srun`, which in a batch job is the first node too.
+    """
+    host = first_host(environment.get("SLURM_STEP_NODELIST", ""))
+    if host:
+        try:
+            socket.getaddrinfo(host, None)
+            return host
+        except OSError:
+            pass
+    return environment.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
+
+
+def step_port(environment: Mapping[str, str]) -> int:
+    """A port from 20000 to 29999, below Linux's ephemeral range, that every rank of a Slurm step finds alike.
+
+    Other jobs on the node, other steps of the job and another start of it after a requeue (when the port of the
+    first may still be waiting for its last packets) have other ports.
+    """
+    factors = {"SLURM_JOB_ID": 1, "SLURM_STEP_ID": 1013, "SLURM_RESTART_COUNT": 4001}
+    return 20000 + sum(factor * int(environment.get(name) or 0) for name, factor in factors.items()) % 10000
 
 
 def first_host(nodelist: str) -> str:

@@ -83,7 +83,7 @@ def unit(session: nox.Session, member: str) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """All tests but those of the docs and of the installed wheels; words after `--` go to pytest."""
+    """All tests but those of the docs and of the installed wheels, Slurm's too; words after `--` go to pytest."""
     project(session, "pytest", *session.posargs)
 
 

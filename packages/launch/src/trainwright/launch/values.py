@@ -1,0 +1,120 @@
+"""The text of each option's value, checked. Every check raises `ValueError` with what is wrong and what is allowed."""
+
+import re
+from collections.abc import Callable, Mapping
+
+MEMORY_CLOCK_VR200 = 4752
+"""MHz. What VR200 benchmark recipes are tuned at."""
+
+_TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d(:\d\d)?)?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_SIGNAL = re.compile(r"(?:SIG)?(?:USR1|TERM)@(?P<seconds>[1-9]\d*)")
+_MAX_SIGNAL_SECONDS = 65535
+"""Slurm keeps the time of --signal in 16 bits."""
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    return _whole(text, least=1)
+
+
+def not_negative(text: str) -> int:
+    """A whole number of at least 0."""
+    return _whole(text, least=0)
+
+
+def memory_clock(text: str) -> int:
+    """MHz, or -1 for no lock."""
+    try:
+        return -1 if text == "-1" else positive(text)
+    except ValueError:
+        raise ValueError("a clock in MHz is a whole number of at least 1; -1 leaves the clock alone") from None
+
+
+def time_limit(text: str) -> str:
+    """One of the six forms in which Slurm writes a time limit."""
+    if not _TIME.fullmatch(text) or not text.isascii():
+        raise ValueError("not a time: write MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS")
+    return text
+
+
+def signal(text: str) -> str:
+    """`USR1@SECONDS` or `TERM@SECONDS`."""
+    if text.upper().startswith("B:") or ":" in text:
+        raise ValueError(
+            "B: signals the batch shell alone, which waits for srun and cannot pass it on: write USR1@SECONDS"
+        )
+    found = _SIGNAL.fullmatch(text) if text.isascii() else None
+    if found is None:
+        raise ValueError("run-recipe stops in good order on USR1 and TERM only: write USR1@SECONDS or TERM@SECONDS")
+    if int(found["seconds"]) > _MAX_SIGNAL_SECONDS:
+        raise ValueError(f"Slurm takes at most {_MAX_SIGNAL_SECONDS} seconds")
+    return text
+
+
+def name(text: str) -> str:
+    """A name that is safe as a file name and a job name."""
+    if not _NAME.fullmatch(text):
+        raise ValueError("letters, digits, `_`, `.` and `-` are allowed, and a letter or digit at the beginning")
+    return text
+
+
+def executor(text: str) -> str:
+    """`slurm`, `local`, or a function to import."""
+    if text not in ("slurm", "local") and not _FACTORY.fullmatch(text):
+        raise ValueError("no such executor: slurm, local, or MODULE:FUNCTION are allowed")
+    return text
+
+
+def render(text: str) -> str:
+    """The one format there is."""
+    if text != "sbatch":
+        raise ValueError("no such format: only sbatch is there")
+    return text
+
+
+def one_line(text: str) -> str:
+    """Text for one line of a script: printable, and the same after it was written as UTF-8."""
+    if not text.isprintable() or text != text.strip():
+        raise ValueError("line breaks, control characters and blanks at either end are not allowed")
+    return text
+
+
+def slurm_word(text: str) -> str:
+    """A word of Slurm's own, such as an account: printable and without blanks."""
+    if not one_line(text) or any(character.isspace() for character in text):
+        raise ValueError("blanks are not allowed in it")
+    return text
+
+
+CHECKS: Mapping[str, Callable[[str], object]] = {
+    "executor": executor,
+    "nodes": positive,
+    "gpus_per_node": positive,
+    "nproc_per_node": positive,
+    "account": slurm_word,
+    "partition": slurm_word,
+    "time": time_limit,
+    "gres": slurm_word,
+    "peak_mem_clk": memory_clock,
+    "experiment_name": name,
+    "signal": signal,
+    "max_requeues": not_negative,
+    "render": render,
+    "cluster": one_line,
+    "cluster_file": str,
+}
+"""Destination to its check, for options that need nothing but their text."""
+
+
+def shown(value: object) -> str:
+    """A value for an error message: as typed where that is one plain word, else in quotes."""
+    text = str(value)
+    return text if text.isprintable() and text and not any(c.isspace() for c in text) else repr(text)
+
+
+def _whole(text: str, *, least: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise ValueError(f"a whole number of at least {least} is needed")
+    return int(text)

@@ -6,6 +6,7 @@ import pytest
 from recipes_runs import LLAMA, refusal, run, says, value
 
 from trainwright.recipes import Selection, resolve
+from trainwright.recipes.comparison import listed
 from trainwright.recipes.derive import DISTRIBUTED_OPTIMIZER
 
 
@@ -30,8 +31,7 @@ def test_the_last_word_for_a_field_wins() -> None:
 def test_every_value_has_a_source() -> None:
     """The record covers exactly the fields of the configuration."""
     resolved = run("+model.softmax_scale=0.5", "rng.seed=7", "env_vars.A=b", flags={"optimizer.lr": "1e-3"})
-    fields = {f"{section}.{field}" for section, fields in resolved.config.model_dump().items() for field in fields}
-    assert set(resolved.sources) == fields
+    assert set(resolved.sources) == set(listed(resolved.config))
     expected = {
         "model.num_layers": "recipe",
         "model.rotary_base": "default",

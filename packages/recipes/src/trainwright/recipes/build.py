@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.fields import is_section
 
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
@@ -26,7 +27,7 @@ def build_config(tree: dict[str, Any]) -> ConfigContainer:
 
 def _message(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    path = ".".join(str(part) for part in first["loc"][:2])
+    path = _path(first["loc"])
     if first["type"] == "missing":
         return f"{path} is missing"
     if first["type"] == "extra_forbidden":
@@ -36,3 +37,13 @@ def _message(error: ValidationError) -> str:
         key, word = _BOUNDS[first["type"]]
         return f"{value}: it has to be {word} {first['ctx'][key]}"
     return f"{value}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    """The field at `place`, without what pydantic says of alternatives and items inside it."""
+    path = str(place[0])
+    for part in place[1:]:
+        if not is_section(path):
+            break
+        path = f"{path}.{part}"
+    return path

@@ -16,6 +16,8 @@ def coerce(path: str, annotation: Any, value: Value) -> Any:
     dictionary or null. Raises ConfigError.
     """
     members = _members(annotation)
+    if annotation is Any and not value.sweep:
+        return value.parsed
     if value.parsed is None and not value.sweep and not value.quoted:
         if type(None) in members:
             return None

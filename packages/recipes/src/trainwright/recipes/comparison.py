@@ -2,6 +2,7 @@
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.draft import show
+from trainwright.recipes.fields import leaves
 
 NOT_SHAPING = frozenset(
     {
@@ -74,12 +75,8 @@ def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]
 
 
 def listed(config: ConfigContainer) -> dict[str, str]:
-    """`section.field` -> value, as a user would type it."""
-    return {
-        f"{section}.{field}": show(value)
-        for section, fields in config.model_dump().items()
-        for field, value in fields.items()
-    }
+    """`section.field` -> value, as a user would type it; also inside sections of sections."""
+    return {path: show(value) for path, value in leaves(config.model_dump())}
 
 
 def _shapes(path: str, free: frozenset[str]) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.fields import FREE_SECTIONS
+from trainwright.recipes.fields import FREE_SECTIONS, leaves, section_classes, split_path
 
 DEFAULT, RECIPE, PRESET, DEVICE, DERIVED, OVERRIDE = (
     "default",
@@ -17,24 +17,30 @@ DEFAULT, RECIPE, PRESET, DEVICE, DERIVED, OVERRIDE = (
 
 
 class Draft:
-    """Values by `section.field`, and which layer each came from."""
+    """Values by `section.field`, and which layer each came from. A section that is null is one such value."""
 
     def __init__(self, config: ConfigContainer) -> None:
         """Begin with a recipe: what it sets is `recipe`, the rest `default`."""
         self.values: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
         self.warnings: list[str] = []
-        for section, fields in config.model_dump().items():
-            chosen = fields if section in FREE_SECTIONS else getattr(config, section).model_fields_set
-            for field, value in fields.items():
-                self.put(f"{section}.{field}", value, RECIPE if field in chosen else DEFAULT)
+        chosen = {path for path, _ in leaves(config.model_dump(exclude_unset=True))}
+        for path, value in leaves(config.model_dump()):
+            self.put(path, value, RECIPE if path in chosen else DEFAULT)
 
     def __getitem__(self, path: str) -> Any:
         """The value at `path`; None for a field that no layer has set."""
         return self.values.get(path)
 
     def put(self, path: str, value: Any, source: str) -> None:
-        """Set a value, whatever stood there."""
+        """Set a value, whatever stood there. A section itself is set to null; a dictionary of the user's is emptied."""
+        section, _ = split_path(path)
+        if path == section:
+            self.empty(path)
+            if path in FREE_SECTIONS:
+                return
+        elif section in self.values:
+            self._open(section)
         self.values[path] = value
         self.sources[path] = source
 
@@ -42,6 +48,20 @@ class Draft:
         """Forget a value."""
         self.values.pop(path, None)
         self.sources.pop(path, None)
+
+    def empty(self, section: str) -> None:
+        """Forget every value of a section."""
+        for path in [path for path in self.values if path.startswith(f"{section}.")]:
+            self.remove(path)
+
+    def _open(self, section: str) -> None:
+        """Turn a section that was null into one that holds its defaults."""
+        self.remove(section)
+        for name, field in section_classes()[section].model_fields.items():
+            if not field.is_required():
+                path = f"{section}.{name}"
+                self.values[path] = field.get_default(call_default_factory=True)
+                self.sources[path] = DEFAULT
 
     def typed(self, path: str) -> bool:
         """Whether the user set this field."""
@@ -60,13 +80,24 @@ class Draft:
         """Tell the user about a setting that is taken but will surprise."""
         self.warnings.append(message)
 
-    def tree(self) -> dict[str, dict[str, Any]]:
-        """Section -> field -> value, for the configuration classes."""
-        tree: dict[str, dict[str, Any]] = {section: {} for section in FREE_SECTIONS}
+    def tree(self) -> dict[str, Any]:
+        """Section -> field -> value, sections inside sections too, for the configuration classes."""
+        tree: dict[str, Any] = {}
+        for section in FREE_SECTIONS:
+            _at(tree, section)
         for path, value in self.values.items():
-            section, _, field = path.partition(".")
-            tree.setdefault(section, {})[field] = value
+            section, field = split_path(path)
+            if path == section:
+                section, _, field = path.rpartition(".")
+            _at(tree, section)[field] = value
         return tree
+
+
+def _at(tree: dict[str, Any], section: str) -> dict[str, Any]:
+    """The dictionary of a section, made where it is not there yet."""
+    for name in section.split("."):
+        tree = tree.setdefault(name, {})
+    return tree
 
 
 def show(value: Any) -> str:

@@ -8,7 +8,7 @@ from trainwright.recipes.coerce import coerce
 from trainwright.recipes.config.training import PRECISION_PRESETS
 from trainwright.recipes.draft import OVERRIDE, Draft
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.fields import FREE_SECTIONS, field_type, is_section, section_fields
+from trainwright.recipes.fields import FREE_SECTIONS, field_type, is_section, may_be_null, section_fields, split_path
 from trainwright.recipes.flags import flag_of
 from trainwright.recipes.grammar import Override, Value, parse_value, parse_word
 from trainwright.recipes.nearest import did_you_mean
@@ -37,27 +37,47 @@ def apply_words(draft: Draft, words: Sequence[str]) -> None:
         if override.operation == "delete":
             _delete(draft, override)
             continue
-        for path, value in _assignments(draft, override):
+        for path, value in _assignments(override):
             draft.put(path, value, OVERRIDE)
 
 
-def _assignments(draft: Draft, override: Override) -> Iterator[tuple[str, Any]]:
+def _assignments(override: Override) -> Iterator[tuple[str, Any]]:
     """The leaves that a word sets."""
     path, value = override.path, override.value
     if value is None:
         raise ConfigError(f"{override.word!r} has no value")
     if path == "mixed_precision":
         yield from _precision(value, override.word)
-    elif is_section(path):
-        yield from _mapping(draft, path, value, override.word)
     else:
+        yield from _values(path, value, override.word)
+
+
+def _values(path: str, value: Value, word: str) -> Iterator[tuple[str, Any]]:
+    """What `value` sets at `path`: a field, or the fields that a dictionary names in a section."""
+    if not is_section(path):
         yield path, coerce(path, field_type(path), value)
+        return
+    empties = value.parsed == {} and path in FREE_SECTIONS
+    if empties or (value.parsed is None and not value.sweep and may_be_null(path)):
+        yield path, value.parsed
+        return
+    if not isinstance(value.parsed, dict):
+        raise ConfigError(
+            f"{word!r}: {path} is a section; set its fields ({path}.FIELD=VALUE or {path}={{FIELD:VALUE}})"
+        )
+    if not value.parsed:
+        raise ConfigError(f"{word!r} sets nothing: the fields of {path} cannot be removed")
+    for name, parsed in value.parsed.items():
+        here = f"{path}.{name}"
+        if isinstance(parsed, bool | float) and FREE_SECTIONS.get(path) is str:
+            raise ConfigError(f"{word!r}: {here} takes text; write the value in quotes")
+        yield from _values(here, Value(str(parsed), parsed, quoted=isinstance(parsed, str)), word)
 
 
 def _precision(value: Value, word: str) -> Iterator[tuple[str, Any]]:
     """`mixed_precision=PRESET` or a mapping of its fields."""
     if isinstance(value.parsed, dict):
-        fields = _leaves("mixed_precision", value.parsed, word)
+        fields = dict(_values("mixed_precision", value, word))
     elif value.parsed in PRECISION_PRESETS:
         fields = {f"mixed_precision.{name}": setting for name, setting in PRECISION_PRESETS[value.parsed].items()}
     else:
@@ -68,44 +88,18 @@ def _precision(value: Value, word: str) -> Iterator[tuple[str, Any]]:
     yield from fields.items()
 
 
-def _mapping(draft: Draft, section: str, value: Value, word: str) -> Iterator[tuple[str, Any]]:
-    """A dictionary given to a section sets its fields; `{}` empties a dictionary of the user's."""
-    if not isinstance(value.parsed, dict):
-        raise ConfigError(
-            f"{word!r}: {section} is a section; set its fields ({section}.FIELD=VALUE or {section}={{FIELD:VALUE}})"
-        )
-    if not value.parsed and section not in FREE_SECTIONS:
-        raise ConfigError(f"{word!r} sets nothing: the fields of {section} cannot be removed")
-    if not value.parsed:
-        for path in [path for path in draft.values if path.startswith(f"{section}.")]:
-            draft.remove(path)
-    yield from _leaves(section, value.parsed, word).items()
-
-
-def _leaves(section: str, fields: dict[str, Any], word: str) -> dict[str, Any]:
-    leaves = {}
-    for name, parsed in fields.items():
-        path = f"{section}.{name}"
-        if isinstance(parsed, bool | float) and section in FREE_SECTIONS:
-            raise ConfigError(f"{word!r}: {path} takes text; write the value in quotes")
-        text = parsed if isinstance(parsed, str) else str(parsed)
-        leaves[path] = coerce(path, field_type(path), Value(text, parsed, quoted=isinstance(parsed, str)))
-    return leaves
-
-
 def _delete(draft: Draft, override: Override) -> None:
     """`~key` takes a key out of a dictionary; a field of a section stays."""
     path = override.path
-    section, _, field = path.partition(".")
+    section, field = split_path(path)
     if override.value is not None:
         raise ConfigError(f"{override.word!r}: a deletion takes no value; type ~{path}")
     if section in FREE_SECTIONS:
         if path != section and path not in draft.values:
             known = [name for name in draft.values if name.startswith(f"{section}.")]
             raise ConfigError(f"{override.word!r}: there is no {path} to delete{did_you_mean(path, known)}")
-        doomed = [name for name in draft.values if name == path or name.startswith(f"{path}.")]
-        for name in doomed:
-            draft.remove(name)
+        draft.remove(path)
+        draft.empty(path)
         return
     field_type(path)
     if section == "model" and field not in section_fields()["model"]:

@@ -9,21 +9,12 @@ FIELDS_TO_COME = frozenset(
     f"dataset.{name}"
     for name in (
         "path",
-        "dataset_root",
-        "hf_dataset",
         "hf_processor_path",
         "hf_output_root",
-        "enable_offline_packing",
-        "offline_packing_specs",
-        "enable_in_batch_packing",
         "packing_buffer_size",
-        "dataset_kwargs",
-        "do_validation",
-        "do_test",
         "source",
         "validation_source",
         "test_source",
-        "preprocessing",
         "task_encoder",
         "micro_batch_size",
     )

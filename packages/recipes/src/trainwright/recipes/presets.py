@@ -24,6 +24,22 @@ MODES: dict[str, tuple[str, ...]] = {"mock": ("pretrain",), "megatron-indexed": 
 """Name -> modes it serves."""
 
 
+DATASET_KWARGS: dict[str, frozenset[str]] = {
+    "mock": frozenset(),
+    "megatron-indexed": frozenset(),
+    **dict.fromkeys(("squad", "openmathinstruct2", "gsm8k"), frozenset({"pad_to_max_length"})),
+    **dict.fromkeys(
+        ("local-jsonl", "tulu3", "coderforge", "openmathinstruct2-thinking"),
+        frozenset({"pad_to_max_length", "chat_template_kwargs"}),
+    ),
+}
+"""Kind -> keys of `dataset.dataset_kwargs` that its builder consumes.
+
+`pad_to_max_length` (true or false): every unpacked sequence is padded to `dataset.seq_length`. `chat_template_kwargs`
+(a dictionary): variables handed to the chat template, such as `{enable_thinking: false}`; with style `chat` only.
+"""
+
+
 def apply_preset(draft: Draft, name: str, mode: str) -> None:
     """Lay the preset over the recipe's dataset. Raises ConfigError for an unknown name or a mode it does not serve."""
     if name in DATASETS_TO_COME:

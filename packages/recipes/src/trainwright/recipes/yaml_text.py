@@ -7,7 +7,7 @@ from typing import Any
 from trainwright.recipes.build import build_config
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.fields import field_type
+from trainwright.recipes.fields import field_type, is_section, leaves, may_be_null
 
 
 def to_yaml(config: ConfigContainer) -> str:
@@ -27,9 +27,9 @@ def from_yaml(text: str) -> ConfigContainer:
         raise ConfigError(f"the configuration is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict) or not all(isinstance(section, dict) for section in tree.values()):
         raise ConfigError("the configuration is not a mapping of sections to fields")
-    for section, fields in tree.items():
-        for field in fields:
-            field_type(f"{section}.{field}")
+    for path, value in leaves(tree):
+        if not (is_section(path) and value is None and may_be_null(path)):
+            field_type(path)
     return build_config(tree)
 
 

@@ -99,12 +99,12 @@ def refusals() -> list[str]:
     attention = SdpaAttention(megatron_config, 1, AttnMaskType.causal)
     x = torch.ones(2, 1, 8, 8)
     with pytest.raises(ValueError) as caught:
-        attention(x, x, x, None, packed_seq_params=object())
+        attention(x, x, x, None, attention_bias=x)
     return [*messages, str(caught.value)]
 
 
 def test_what_it_cannot_do_is_refused():
-    padding, sinks, packed = run_ranks(refusals, 1)[0]
+    padding, sinks, biases = run_ranks(refusals, 1)[0]
     assert "causal" in padding and "padding" in padding
     assert "attention sinks" in sinks
-    assert "packed sequences" in packed
+    assert "biases" in biases

@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainwright.runner.layout import held_places
+
 if TYPE_CHECKING:
+    from megatron.core.packed_seq_params import PackedSeqParams
     from torch import Tensor
 
-# Shapes: B sequences of a micro-batch, S tokens of a sequence, C context parallel ranks.
+# Shapes: B sequences of a micro-batch, S tokens of a sequence, C context parallel ranks. A packed micro-batch is one
+# row of T tokens, B = 1 and S = T, with the bounds of its sequences as `cu_seqlens` (0, ..., T), int32.
 
 Batch = dict[str, "Tensor"]
 
+OF_A_ROW = ("cu_seqlens", "max_seqlen")
+"""What a packed batch tells of the whole row, the same on every context parallel rank."""
+
 
 def slice_for_context_parallel(batch: Batch, rank: int, size: int) -> Batch:
-    """This context parallel rank's part of every (B, S) tensor: (B, S / C).
-
-    A sequence is cut into 2C equal pieces and rank r takes pieces r and 2C - 1 - r, so that under a causal mask every
-    rank has the same amount of work. Megatron's rotary embedding and attention assume this order.
-    """
+    """This context parallel rank's part of every (B, S) tensor: (B, S / C), cut as `layout.held_places` says."""
     if size == 1:
         return batch
-    return {
-        name: torch.cat([(pieces := tensor.chunk(2 * size, dim=1))[rank], pieces[2 * size - 1 - rank]], dim=1)
-        for name, tensor in batch.items()
-    }
+    length = next(tensor.size(1) for name, tensor in batch.items() if name not in OF_A_ROW)
+    bounds = tuple(batch["cu_seqlens"].tolist()) if "cu_seqlens" in batch else (0, length)
+    held = held_places(bounds, rank, size)
+    return {name: tensor if name in OF_A_ROW else tensor[:, held] for name, tensor in batch.items()}
 
 
 def microbatches(loader: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
@@ -39,7 +42,8 @@ def microbatches(loader: Iterator[Batch], device: torch.device) -> Iterator[Batc
     size = parallel_state.get_context_parallel_world_size()
     for batch in loader:
         yield {
-            name: tensor.to(device, non_blocking=True)
+            # The host reads it to size what the device does, and would wait for the device if it were there.
+            name: tensor if name == "max_seqlen" else tensor.to(device, non_blocking=True)
             for name, tensor in slice_for_context_parallel(batch, rank, size).items()
         }
 
@@ -52,8 +56,25 @@ def for_each_chunk(batches: Iterator[Batch], chunks: int) -> Iterator[Batch] | l
 def forward_step(batches: Iterator[Batch], model: torch.nn.Module) -> tuple[Tensor, partial]:
     """Run the model on the next micro-batch; returns its output and the function that makes a loss of it."""
     batch = next(batches)
-    output = model(batch["tokens"], batch["position_ids"], None, labels=batch["labels"])
+    output = model(
+        batch["tokens"], batch["position_ids"], None, labels=batch["labels"], packed_seq_params=packed_sequences(batch)
+    )
     return output, partial(language_model_loss, batch["loss_mask"])
+
+
+def packed_sequences(batch: Batch) -> PackedSeqParams | None:
+    """What Megatron Core's layers need to know of a packed row; null for one sequence a row.
+
+    Padding is part of the sequence before it, or a sequence of its own: bounds with and without it are the same.
+    """
+    if "cu_seqlens" not in batch:
+        return None
+    from megatron.core.packed_seq_params import PackedSeqParams
+
+    bounds, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
+    return PackedSeqParams(
+        qkv_format="thd", cu_seqlens_q=bounds, cu_seqlens_kv=bounds, max_seqlen_q=longest, max_seqlen_kv=longest
+    )
 
 
 def language_model_loss(loss_mask: Tensor, losses: Tensor) -> tuple[Tensor, Tensor, Tensor]:

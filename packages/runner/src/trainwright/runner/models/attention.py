@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,16 +15,18 @@ from megatron.core.transformer.enums import AttnMaskType
 from megatron.core.transformer.utils import is_layer_window_attention
 from torch import Tensor
 
-from trainwright.runner.models.context_parallel import gather_sequence, local_positions
+from trainwright.runner.layout import Bounds, held_places
+from trainwright.runner.models.context_parallel import gather_row
 
 if TYPE_CHECKING:
     from megatron.core.transformer import TransformerConfig
 
 
 class SdpaAttention(torch.nn.Module):
-    """Causal attention with grouped queries, a sliding window, dropout and context parallelism.
+    """Causal attention with grouped queries, a sliding window, dropout, packed rows and context parallelism.
 
-    Under context parallelism a rank keeps its queries and gathers keys and values of the whole sequence.
+    The sequences of a packed row are attended one by one: none sees another, and the work is the sum of the squares of
+    their lengths. Under context parallelism a rank keeps its queries and gathers keys and values of the whole row.
     """
 
     def __init__(
@@ -63,39 +66,66 @@ class SdpaAttention(torch.nn.Module):
     ) -> Tensor:
         """Attend.
 
-        query: [sequence, batch, heads, channels]; key, value: [sequence, batch, groups, channels], all of this rank's
-        part of the sequence. Returns [sequence, batch, heads * channels]. The mask is causal whatever
-        `attention_mask` holds, as with Megatron Core's fused kernels.
+        query: [row, batch, heads, channels]; key, value: [row, batch, groups, channels], all of this rank's part of the
+        row. Returns [row, batch, heads * channels]. Of packed rows, with `packed_seq_params.cu_seqlens_q` as the bounds
+        of sequences in the whole row, there is no batch: [row, heads, channels] in, [row, 1, heads * channels] out.
+        The mask is causal whatever `attention_mask` holds, as with Megatron Core's fused kernels.
         """
-        if packed_seq_params is not None or attention_bias is not None:
-            raise ValueError("packed sequences and attention biases are not supported by this attention")
-        mask = self._mask(query)
-        if self.cp_group.size() > 1:
-            key, value = gather_sequence(key, self.cp_group), gather_sequence(value, self.cp_group)
-        query, key, value = (x.permute(1, 2, 0, 3) for x in (query, key, value))
-        # Each is read once for every query head of its group: worth a copy out of the joint projection.
-        key, value = key.contiguous(), value.contiguous()
-        dropout = self.dropout if self.training else 0.0
+        if attention_bias is not None:
+            raise ValueError("attention biases are not supported by this attention")
+        ranks = self.cp_group.size()
+        if packed_seq_params is not None:
+            query, key, value = (x.unsqueeze(1) for x in (query, key, value))
+        bounds = _bounds(packed_seq_params, query.size(0) * ranks)
+        if ranks > 1:
+            key, value = (gather_row(x, bounds, self.cp_group) for x in (key, value))
+        lengths = [end - begin for begin, end in pairwise(bounds)]
         # Under sequence parallelism the whole stack already draws from this rank's own stream.
-        fork = dropout > 0 and not self.config.sequence_parallel
+        fork = self.training and self.dropout > 0 and not self.config.sequence_parallel
         with tensor_parallel.get_cuda_rng_tracker().fork() if fork else nullcontext():
-            context = F.scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                attn_mask=mask,
-                dropout_p=dropout,
-                is_causal=mask is None,
-                scale=self.scale,
-                enable_gqa=query.size(1) != key.size(1),
-            )
+            contexts = [
+                self._attend(*sequence)
+                for sequence in zip(
+                    query.split([length // ranks for length in lengths]),
+                    key.split(lengths),
+                    value.split(lengths),
+                    strict=True,
+                )
+            ]
+        return torch.cat(contexts) if len(contexts) > 1 else contexts[0]
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """One sequence: this rank's queries, and all keys and values; shapes as in `forward`."""
+        mask = self._mask(query.size(0), key.size(0), query.device)
+        query, key, value = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        context = F.scaled_dot_product_attention(
+            query,
+            # Each is read once for every query head of its group: worth a copy out of the joint projection.
+            key.contiguous(),
+            value.contiguous(),
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=mask is None,
+            scale=self.scale,
+            enable_gqa=query.size(1) != key.size(1),
+        )
         return context.permute(2, 0, 1, 3).flatten(2)
 
-    def _mask(self, query: Tensor) -> Tensor | None:
+    def _mask(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """True where a query may look, [queries, keys]; None where plain causality says it all."""
-        if self.window is None and self.cp_group.size() == 1:
+        if self.window is None and queries == keys:
             return None
-        queries = local_positions(query.size(0), self.cp_group, query.device)[:, None]
-        keys = torch.arange(query.size(0) * self.cp_group.size(), device=query.device)[None, :]
-        mask = keys <= queries
-        return mask if self.window is None else mask & (keys >= queries - self.window)
+        at = held_places((0, keys), self.cp_group.rank(), self.cp_group.size()).to(device)[:, None]
+        key = torch.arange(keys, device=device)[None, :]
+        mask = key <= at
+        return mask if self.window is None else mask & (key >= at - self.window)
+
+
+def _bounds(packed: Any, length: int) -> Bounds:
+    """Of the sequences in a row of `length` tokens over all context parallel ranks."""
+    if packed is None:
+        return (0, length)
+    bounds = tuple(packed.cu_seqlens_q.tolist())
+    if bounds[-1] != length:
+        raise ValueError(f"a packed row of {length} tokens has sequences up to {bounds[-1]}")
+    return bounds

@@ -1,8 +1,4 @@
-"""The layout of a sequence over context parallel ranks, and the gathering of it.
-
-Megatron Core cuts a sequence into 2 * ranks equal chunks and gives rank r the chunks r and 2 * ranks - 1 - r, so that
-causal attention costs every rank the same.
-"""
+"""The gathering of a row of tokens over context parallel ranks."""
 
 from __future__ import annotations
 
@@ -12,38 +8,27 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-
-def local_positions(length: int, group: ProcessGroup, device: torch.device) -> Tensor:
-    """True positions in the sequence of a rank's `length` tokens, in the order in which the rank holds them."""
-    ranks, rank = group.size(), group.rank()
-    if ranks == 1:
-        return torch.arange(length, device=device)
-    if length % 2:
-        raise ValueError(f"a sequence of {length * ranks} tokens does not divide into 2 * {ranks} equal chunks")
-    chunk = torch.arange(length // 2, device=device)
-    return torch.cat([chunk + rank * len(chunk), chunk + (2 * ranks - 1 - rank) * len(chunk)])
+from trainwright.runner.layout import Bounds, held_places, natural_order
 
 
-def gather_sequence(x: Tensor, group: ProcessGroup) -> Tensor:
-    """The whole sequence in natural order, [sequence, ...], from each rank's part of it."""
-    gathered: Tensor = _GatherSequence.apply(x, group)
+def gather_row(x: Tensor, bounds: Bounds, group: ProcessGroup) -> Tensor:
+    """The whole row in its own order, [row, ...], from each rank's part of it, [row / ranks, ...]."""
+    gathered: Tensor = _GatherRow.apply(x, bounds, group)
     return gathered
 
 
-class _GatherSequence(torch.autograd.Function):
+class _GatherRow(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
-        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(group.size())]
-        torch.distributed.all_gather(parts, x.contiguous(), group=group)
-        halves = [part.chunk(2) for part in parts]
-        return torch.cat([first for first, _ in halves] + [second for _, second in reversed(halves)])
+    def forward(ctx: Any, x: Tensor, bounds: Bounds, group: ProcessGroup) -> Tensor:
+        ctx.group, ctx.bounds = group, bounds
+        parts = x.new_empty((group.size(), *x.shape))
+        torch.distributed.all_gather(list(parts.unbind()), x.contiguous(), group=group)
+        return parts.flatten(0, 1).index_select(0, natural_order(bounds, group.size()).to(x.device))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         # Every rank's queries looked at this rank's tokens: their gradients add up.
         total = gradients[0].contiguous()
         torch.distributed.all_reduce(total, group=ctx.group)
-        chunks = total.chunk(2 * ctx.group.size())
-        rank = ctx.group.rank()
-        return torch.cat([chunks[rank], chunks[-1 - rank]]), None
+        held = held_places(ctx.bounds, ctx.group.rank(), ctx.group.size())
+        return total.index_select(0, held.to(total.device)), None, None

@@ -10,7 +10,7 @@ import torch
 
 from trainwright.runner.devices.cpu import rng, weight_gradient
 from trainwright.runner.devices.cpu.adam import GroupStepAdam
-from trainwright.runner.devices.cpu.rotary import fast_rotation
+from trainwright.runner.devices.cpu.rotary import fast_packed_rotation, fast_rotation
 
 
 def _scale(chunk_size: int, noop_flag: Any, tensor_lists: list[list[torch.Tensor]], scale: float) -> None:
@@ -48,7 +48,10 @@ REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
         "USING_APEX_OPTIMIZER": lambda _: True,
     },
     "megatron.core.optimizer.clip_grads": {"multi_tensor_scale_impl": lambda _: _scale},
-    "megatron.core.models.common.embeddings.rope_utils": {"_apply_rotary_pos_emb_bshd": fast_rotation},
+    "megatron.core.models.common.embeddings.rope_utils": {
+        "_apply_rotary_pos_emb_bshd": fast_rotation,
+        "_apply_rotary_pos_emb_thd": fast_packed_rotation,
+    },
     "megatron.core.transformer.moe.moe_utils": {"maybe_move_tensor_to_cpu": _move_counts_to_host},
     "megatron.core.tensor_parallel.layers": {
         "fused_weight_gradient_mlp_cuda": lambda _: weight_gradient,

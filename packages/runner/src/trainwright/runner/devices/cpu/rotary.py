@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainwright.runner.layout import Bounds, held_positions
+
 
 def fast_rotation(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """`_apply_rotary_pos_emb_bshd` for the common case: all channels rotated, in halves. Others go to the original."""
@@ -30,6 +32,48 @@ def fast_rotation(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return rotated
 
     return apply
+
+
+def fast_packed_rotation(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`_apply_rotary_pos_emb_thd` in one turn for all sequences of a row, in the same common case.
+
+    Megatron Core turns one sequence after the other and copies each into place, which costs the backward pass a whole
+    row for every sequence.
+    """
+
+    def apply(
+        t: Tensor,
+        cu_seqlens: Tensor,
+        freqs: Tensor,
+        rotary_interleaved: bool = False,
+        mla_rotary_interleaved: bool = False,
+        mscale: float = 1.0,
+        cp_group: Any = None,
+        multi_latent_attention: bool | None = None,
+    ) -> Tensor:
+        bounds = tuple(cu_seqlens.tolist())
+        # Angles for each place of the whole row are another thing, which Megatron Core tells by their number.
+        by_place = freqs.size(0) == bounds[-1] and len(bounds) > 2
+        other = rotary_interleaved or mla_rotary_interleaved or multi_latent_attention or freqs.size(-1) != t.size(-1)
+        if by_place or other:
+            return original(
+                t, cu_seqlens, freqs, rotary_interleaved, mla_rotary_interleaved, mscale, cp_group,
+                multi_latent_attention,
+            )  # fmt: skip
+        angles = _angles_of_row(freqs, bounds, cp_group.rank(), cp_group.size())
+        rotated: Tensor = _Rotate.apply(t.unsqueeze(1), *_cosine_and_sine(angles, mscale, t.dtype))
+        return rotated.squeeze(1)
+
+    return apply
+
+
+def _angles_of_row(freqs: Tensor, bounds: Bounds, rank: int, ranks: int) -> Tensor:
+    """Those of each token that a rank holds, [row / ranks, 1, 1, channels]; one tensor for all layers of a row."""
+    key = (bounds, rank, ranks)
+    latest = freqs.__dict__.get("angles_of_row")
+    if latest is None or latest[0] != key:
+        latest = freqs.__dict__["angles_of_row"] = key, freqs[held_positions(bounds, rank, ranks)]
+    return latest[1]
 
 
 def _cosine_and_sine(freqs: Tensor, scale: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

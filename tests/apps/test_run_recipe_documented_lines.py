@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from trainwright.recipes import ConfigError, ResolvedRun, resolve
-from trainwright_trainer.words import parse
+from trainwright.recipes.words import parse
 
 LLAMA = "--recipe llama32_1b_pretrain_config --mode pretrain"
 

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from trainwright.datasets import DataError
+from trainwright.recipes.words import UsageError
 from trainwright.runner.errors import RunRefused
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import told
 from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
-from trainwright_trainer.words import UsageError
 
 
 @pytest.fixture(autouse=True)

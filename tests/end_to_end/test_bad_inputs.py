@@ -17,9 +17,9 @@ import pytest
 
 from trainwright.metrics_audit.writer import SessionLog
 from trainwright.recipes import resolve
+from trainwright.recipes.words import parse
 from trainwright.runner import directory
 from trainwright_trainer.run_recipe import main
-from trainwright_trainer.words import parse
 
 GPT = "--recipe vanilla_gpt_pretrain_config --device cpu --warmup_iters 0"
 LLAMA = "--recipe llama32_1b_pretrain_config --device cpu"

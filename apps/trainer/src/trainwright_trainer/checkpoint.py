@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainwright.recipes.words import UsageError
 from trainwright_trainer.outcome import told
 from trainwright_trainer.sizes import binary
-from trainwright_trainer.words import UsageError
 
 if TYPE_CHECKING:
     from trainwright.runner.checkpoints.folder import CheckpointFolder

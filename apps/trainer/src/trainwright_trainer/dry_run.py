@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.recipes.words import UsageError
 from trainwright_trainer.sizes import binary
-from trainwright_trainer.words import UsageError
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun

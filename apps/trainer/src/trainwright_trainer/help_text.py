@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from trainwright_trainer.words import CONVENIENCE, RUNNING, SELECTION, Option
+from trainwright.recipes.words import CONVENIENCE, RUNNING, SELECTION, Option
 
 HEAD = """\
 run-recipe: turn a recipe into a checked configuration, and train it on Megatron Core.

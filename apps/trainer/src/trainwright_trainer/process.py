@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from trainwright_trainer.words import UsageError
+from trainwright.recipes.words import UsageError
 
 DEVICE_FILES = Path("/dev")
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.recipes.words import Command, UsageError, parse, wants_help
 from trainwright_trainer import dry_run
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
 from trainwright_trainer.process import auto_device, refuse_lonely_world_size, requested_world_size
-from trainwright_trainer.words import Command, UsageError, parse, wants_help
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun

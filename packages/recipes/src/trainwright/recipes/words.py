@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from trainwright.recipes import FLAGS
+from trainwright.recipes.flags import FLAGS
 
 if TYPE_CHECKING:
-    from trainwright.recipes import Selection
+    from trainwright.recipes.selection import Selection
 
 
 class UsageError(Exception):
@@ -107,7 +107,7 @@ def parse(words: Sequence[str]) -> Command:
 
 
 def _command(given: dict[str, str], overrides: list[str]) -> Command:
-    from trainwright.recipes import Selection
+    from trainwright.recipes.selection import Selection
 
     device = given.get("device", "auto")
     if device not in DEVICES:

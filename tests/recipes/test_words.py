@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.recipes import FLAGS
-from trainwright_trainer.words import OPTIONS, Command, UsageError, parse, wants_help
+from trainwright.recipes.words import OPTIONS, Command, UsageError, parse, wants_help
 
 
 def parsed(line: str) -> Command:

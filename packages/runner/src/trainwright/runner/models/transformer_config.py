@@ -41,6 +41,8 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
     }
     if model.virtual_pipeline_model_parallel_size == 1:
         del fields["virtual_pipeline_model_parallel_size"]  # one chunk a rank is the plain schedule
+    if fields.get("variable_seq_lengths") and fields.get("num_moe_experts") is None:
+        fields["moe_token_dispatcher_type"] = "alltoall"  # the default one is refused, also where nothing is dispatched
     if _is_plain_swiglu(fields) and not uses_transformer_engine():
         fields["use_te_activation_func"] = True  # the name of "take the layer specification's activation", ours here
     if model.recompute_num_layers is not None:

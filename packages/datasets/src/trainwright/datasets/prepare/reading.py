@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 from trainwright.datasets.errors import DataError
-from trainwright.datasets.prepare.inputs import InputFile
+from trainwright.datasets.prepare.inputs import Compression, InputFile
 
 BLOCK_BYTES = 1 << 18
 CHUNK_BYTES = 1 << 20
@@ -69,7 +69,7 @@ def _pieces(file: InputFile, one_document_per_line: bool) -> Iterator[tuple[Piec
     name = str(file.path)
     try:
         with file.path.open("rb") as raw:
-            blocks = _without_bom(name, _READERS[file.compression](name, raw))
+            blocks = _without_bom(name, decompressed(name, raw, file.compression))
             if file.format == "text" and not one_document_per_line:
                 yield Piece(name, 1, _whole(name, blocks), "document"), _position(raw)
                 return
@@ -125,6 +125,11 @@ def _without_bom(name: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
         raise DataError(f"{name}: UTF-16 text; convert it to UTF-8")
     yield first.removeprefix(_BOM)
     yield from blocks
+
+
+def decompressed(name: str, raw: BinaryIO, compression: Compression | None) -> Iterator[bytes]:
+    """The bytes of an open file, block by block. Raises DataError where a compressed stream is cut off or damaged."""
+    return _READERS[compression](name, raw)
 
 
 def _plain(_name: str, raw: BinaryIO) -> Iterator[bytes]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from trainwright.datasets.errors import DataError
 from trainwright.datasets.prepare.encoding import Encoder
 from trainwright.datasets.prepare.inputs import Format, find_inputs
-from trainwright.datasets.prepare.progress import byte_progress
 from trainwright.datasets.prepare.reading import read_chunks
-from trainwright.datasets.prepare.workers import encode_all
 from trainwright.datasets.prepare.writing import SUFFIXES, PairWriter, dtype_for
+from trainwright.datasets.progress import progress_bar
 from trainwright.datasets.tokenizers import build_tokenizer
+from trainwright.datasets.workers import in_order
 
 if TYPE_CHECKING:
     from trainwright.recipes.config.data import TokenizerConfig
@@ -82,10 +82,10 @@ def prepare(
     empty = text_bytes = 0
     with PairWriter(prefix, dtype) as writer:
         chunks = read_chunks(files, one_document_per_line=document == "line")
-        results = encode_all(encoder, chunks, workers)
+        results = in_order(encoder.encode, chunks, workers)
         # The first result before the bar, whose thread would not survive the fork of the workers.
         results = chain([first] if (first := next(results, None)) else [], results)
-        with byte_progress(input_bytes, shown=progress) as done:
+        with progress_bar("reading", input_bytes, of="bytes", shown=progress) as done:
             for chunk, encoded in results:
                 writer.add(encoded.tokens, encoded.lengths)
                 empty += encoded.empty

@@ -61,7 +61,7 @@ def checkpoints(words: Sequence[str], run_dir: str) -> str:
     for word in words:
         field, equals, value = word.lstrip("+").partition("=")
         if equals and field == _SAVE_FIELD:
-            override = value
+            override = value.strip("'\"")
     return override or last_value(words, _SAVE) or f"{run_dir}/checkpoints"
 
 

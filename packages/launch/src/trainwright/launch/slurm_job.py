@@ -1,5 +1,6 @@
 """A Slurm job as a value: nothing in this module starts, reads or writes anything."""
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class SlurmJob:
 
     name: str
     """Experiment name, job name, and NeMo-Run's task name."""
+    id: str
+    """`<name>-<time>-<token>`: no other launch has the same."""
     nodes: int
     tasks_per_node: int
     directives: Mapping[str, str | bool]
@@ -48,7 +51,7 @@ class SlurmJob:
     run_dir: str
     """In the container."""
     checkpoints: str
-    """In the container; relative where the user said so."""
+    """In the container."""
     command: tuple[str, ...]
     """What each rank executes in the container."""
     memory_clock: int | None
@@ -77,6 +80,7 @@ def render_slurm(settings: Settings, words: Sequence[str], *, now: datetime, tok
     check_lengths(command)
     return SlurmJob(
         name=settings.experiment_name,
+        id=f"{settings.experiment_name}-{now:%Y%m%d-%H%M%S}-{token}",
         nodes=settings.nodes,
         tasks_per_node=settings.gpus_per_node,
         directives=_directives(settings),
@@ -86,7 +90,7 @@ def render_slurm(settings: Settings, words: Sequence[str], *, now: datetime, tok
         srun_args=settings.srun_args,
         words=tuple(words),
         run_dir=run_dir,
-        checkpoints=forwarded.checkpoints(words, run_dir),
+        checkpoints=posixpath.join(f"{JOB_MOUNT}/code", forwarded.checkpoints(words, run_dir)),
         command=command,
         memory_clock=None if settings.peak_mem_clk in (None, -1) else settings.peak_mem_clk,
         max_requeues=settings.max_requeues,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from trainwright.launch.values import one_line
+from trainwright.launch.values import directive
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -61,7 +61,7 @@ def check_params(pairs: Iterable[tuple[str, str | bool]]) -> dict[str, str | boo
     for key, value in pairs:
         name = _checked_key(key)
         try:
-            checked = value if isinstance(value, bool) else one_line(value)
+            checked = value if isinstance(value, bool) else directive(value)
         except ValueError as error:
             raise ValueError(f"{key}={value!r}: {error}") from None
         if params.setdefault(name, checked) != checked:

@@ -7,7 +7,7 @@ MEMORY_CLOCK_VR200 = 4752
 """MHz. What VR200 benchmark recipes are tuned at."""
 
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d(:\d\d)?)?")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _SIGNAL = re.compile(r"(?:SIG)?(?:USR1|TERM)@(?P<seconds>[1-9]\d*)")
 _MAX_SIGNAL_SECONDS = 65535
@@ -56,7 +56,9 @@ def signal(text: str) -> str:
 def name(text: str) -> str:
     """A name that is safe as a file name and a job name."""
     if not _NAME.fullmatch(text):
-        raise ValueError("letters, digits, `_`, `.` and `-` are allowed, and a letter or digit at the beginning")
+        raise ValueError(
+            "letters, digits, `_`, `.` and `-` are allowed, and a letter or digit at the beginning; 128 in all"
+        )
     return text
 
 
@@ -81,9 +83,16 @@ def one_line(text: str) -> str:
     return text
 
 
+def directive(text: str) -> str:
+    """Text for an `#SBATCH` line: sbatch reads quotes there as a shell does, but drops every backslash."""
+    if "\\" in text:
+        raise ValueError("sbatch drops a backslash that it reads in a script")
+    return one_line(text)
+
+
 def slurm_word(text: str) -> str:
     """A word of Slurm's own, such as an account: printable and without blanks."""
-    if not one_line(text) or any(character.isspace() for character in text):
+    if not directive(text) or any(character.isspace() for character in text):
         raise ValueError("blanks are not allowed in it")
     return text
 

@@ -28,11 +28,14 @@ def recipe(words: Sequence[str]) -> str | None:
 
 
 def run_name(words: Sequence[str]) -> str:
-    """A name for the run: the recipe, or the model and its mode; "run" where neither is named."""
+    """A name for the job: the recipe without `_config`, or the model and its mode; "run" where neither is named.
+
+    It is safe as a file name, and at most 128 characters long.
+    """
     named = recipe(words)
-    if named:
-        return named.removesuffix("_config")
-    return "-".join(filter(None, (last_value(words, _MODEL), last_value(words, _MODE)))) or "run"
+    model_and_mode = "-".join(filter(None, (last_value(words, _MODEL), last_value(words, _MODE))))
+    name = named.removesuffix("_config") if named else model_and_mode
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-_.")[:128] or "run"
 
 
 def default_run_dir(words: Sequence[str], *, now: datetime, token: str) -> str:

@@ -40,7 +40,7 @@ RESOURCES, CONTAINER, PASSED_ON, SUBMISSION, SITE = (
     "Container",
     "What reaches the job",
     "Submission",
-    "Site defaults and looking before leaping",
+    "Site defaults, and what is in effect",
 )
 
 OPTIONS = (

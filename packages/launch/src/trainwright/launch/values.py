@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 MEMORY_CLOCK_VR200 = 4752
 """MHz. What VR200 benchmark recipes are tuned at."""
 
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d(:\d\d)?)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -94,6 +96,30 @@ def slurm_word(text: str) -> str:
     """A word of Slurm's own, such as an account: printable and without blanks."""
     if not directive(text) or any(character.isspace() for character in text):
         raise ValueError("blanks are not allowed in it")
+    return text
+
+
+def variable(text: str) -> str:
+    """The name of a variable that may reach the container."""
+    if not _IDENTIFIER.fullmatch(text):
+        raise ValueError("not the name of a variable: letters, digits and `_`, and no digit at the beginning")
+    if text == "PATH":
+        raise ValueError("the image's own must stay: programs are looked up in the container")
+    return text
+
+
+def image(text: str, cwd: Path) -> str:
+    """A file of `cwd` becomes an absolute path; anything else is the container runtime's to know."""
+    if not text.isprintable():
+        raise ValueError("line breaks and control characters are not allowed")
+    if text.startswith("~") or "$" in text:
+        raise ValueError("`~` and `$` are not expanded here: write the whole path")
+    if text.startswith("/"):
+        return text
+    if (cwd / text).exists():
+        return str(cwd / text)
+    if text.startswith(".") or text.endswith((".sqsh", ".squashfs")):
+        raise ValueError(f"there is no such file in {cwd}")
     return text
 
 

@@ -35,10 +35,10 @@ def train_with_nan_loss(update: int, *arguments):
 
     whole, calls = batches.language_model_loss, [0]
 
-    def broken(loss_mask, losses):
+    def broken(loss_mask, work, losses):
         calls[0] += 1
         attempt = (calls[0] - 1) // 4 + 1  # four micro-batches make an update on one rank
-        return whole(loss_mask, losses * float("nan") if update in (attempt, -1) else losses)
+        return whole(loss_mask, work, losses * float("nan") if update in (attempt, -1) else losses)
 
     batches.language_model_loss = broken
     return train(*arguments)

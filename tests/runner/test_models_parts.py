@@ -16,7 +16,7 @@ from trainwright.runner.errors import RunRefused
 
 use_device("cpu")
 
-from trainwright.runner.models import num_floating_point_operations, transformer_config  # noqa: E402
+from trainwright.runner.models import floating_point_operations, transformer_config  # noqa: E402
 from trainwright.runner.models.layer_pattern import layer_pattern  # noqa: E402
 from trainwright.runner.models.layer_spec import stack_spec  # noqa: E402
 from trainwright.runner.models.norm import Norm  # noqa: E402
@@ -169,7 +169,7 @@ def test_operations_of_a_step_by_hand():
     attention = 4 * 5 / 2 + 4 * 5 / 2  # of one query: half of all scores, half of all weighted values
     feed_forward, logits = 3 * 4 * 3, 4 * 8
     expected = 6 * (qkv + out + attention + feed_forward + logits) * 5 * 7
-    assert num_floating_point_operations(configuration(model), batch_size=7) == expected
+    assert floating_point_operations(configuration(model)).of(7 * 5, 7 * 5**2) == expected
 
 
 def test_operations_come_near_six_per_parameter_and_token_for_a_large_model():
@@ -181,12 +181,12 @@ def test_operations_come_near_six_per_parameter_and_token_for_a_large_model():
         device="cpu",
     )
     tokens, parameters = 128, 1_235_814_400  # the published count of Llama 3.2 1B
-    per_token = num_floating_point_operations(resolved.config, batch_size=1) / tokens
+    per_token = floating_point_operations(resolved.config).of(tokens, tokens**2) / tokens
     assert per_token / (6 * parameters) == pytest.approx(1, rel=0.02)
 
 
 def test_operations_need_a_vocabulary():
     model = {name: value for name, value in GPT.items() if name != "vocab_size"}
-    assert math.isfinite(num_floating_point_operations(configuration(model), 1, vocab_size=10))
+    assert math.isfinite(floating_point_operations(configuration(model), vocab_size=10).of(1, 1))
     with pytest.raises(ValueError, match="not resolved"):
-        num_floating_point_operations(configuration(model), 1)
+        floating_point_operations(configuration(model))

@@ -83,7 +83,7 @@ def backward(chunks: list[Any], optimizer: Any, rows: list[dict[str, torch.Tenso
         micro_batch_size=len(rows[0]["tokens"]),
         forward_only=False,
     )
-    totals = torch.stack(losses).double().sum(dim=0) if losses else torch.zeros(2, dtype=torch.float64)
+    totals = torch.stack(losses).double().sum(dim=0) if losses else torch.zeros(4, dtype=torch.float64)
     if losses:
         from megatron.core import parallel_state
 
@@ -151,3 +151,15 @@ def test_other_tokens_in_one_sequence_change_no_loss_of_another(found, case):
         assert rank["outside"] == 0
         assert rank["inside"] > 0.01
         assert rank["unbounded"] > 1e-4  # this would see a leak
+
+
+def test_a_packed_row_is_the_work_of_its_sequences_and_not_of_one_as_long():
+    """Sequences of 12 and 4 are 16 positions and 12^2 + 4^2 pairs; over two context parallel ranks, half of each."""
+    from trainwright.runner.batches import work_of
+
+    row = {"tokens": torch.zeros(1, 16), "cu_seqlens": torch.tensor([0, 12, 16], dtype=torch.int32)}
+    assert work_of(row, 1).tolist() == [16, 160]
+    assert work_of({"tokens": torch.zeros(2, 16)}, 1).tolist() == [32, 512]
+    halves = {"tokens": torch.zeros(1, 8), "cu_seqlens": row["cu_seqlens"]}
+    assert work_of(halves, 2).tolist() == [8, 80]
+    assert work_of({"tokens": torch.zeros(2, 8)}, 2).tolist() == [16, 256]

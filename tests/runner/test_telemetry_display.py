@@ -20,15 +20,15 @@ class Terminal(io.StringIO):
 
 def test_elsewhere_than_on_a_terminal_each_window_is_one_plain_line(tmp_path):
     stream = io.StringIO()
-    with session(tmp_path, stream=stream, flops_per_update=4e12, dataset_samples=80) as telemetry:
+    with session(tmp_path, stream=stream, dataset_samples=80) as telemetry:
         for step in range(1, 11):
-            telemetry.attempt(applied(11.0 - step, grad_norm=2.0))
+            telemetry.attempt(applied(11.0 - step, grad_norm=2.0, flops=4e12))
         telemetry.finish()
     lines = stream.getvalue().splitlines()
     assert [re.search(r"step (\d+)/10", line)[1] for line in lines] == ["4", "8", "10"]
     pattern = (
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d step 4/10 \| loss 8\.5000 \| lr 1\.000e-03 \| grad norm 2\.000 "
-        r"\| 128 tokens/s \| 4 TFLOP/s/device \| epoch 0\.20 \| 0:00:0\d left"
+        r"\| 128 tokens/s \(94% learnt\) \| 4 TFLOP/s/device \| epoch 0\.20 \| 0:00:0\d left"
     )
     assert re.fullmatch(pattern, lines[0])
     assert "\x1b" not in stream.getvalue() and "\r" not in stream.getvalue()
@@ -85,7 +85,7 @@ def test_a_narrow_terminal_cuts_the_line_and_does_not_wrap_it(tmp_path, monkeypa
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     stream = Terminal()
-    with session(tmp_path, stream=stream, dataset_samples=10, flops_per_update=1e12) as telemetry:
+    with session(tmp_path, stream=stream, dataset_samples=10) as telemetry:
         for _ in range(4):
             telemetry.attempt(applied(2.0))
         telemetry.finish()

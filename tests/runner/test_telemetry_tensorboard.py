@@ -46,9 +46,9 @@ def test_every_update_is_a_point_of_each_tag(tmp_path):
 
 
 def test_what_a_run_may_have_gets_its_tag_when_it_has_it(tmp_path):
-    with session(tmp_path, flops_per_update=3e12) as telemetry:
+    with session(tmp_path) as telemetry:
         telemetry.attempt(
-            applied(1.0, seconds=0.5, loss_scale=4096.0, learning_rates={"default": 0.5, "decoupled": 0.25})
+            applied(1.0, seconds=0.5, loss_scale=4096.0, learning_rates={"default": 0.5, "decoupled": 0.25}, flops=3e12)
         )
         telemetry.validation(2.5, 1.0)
         telemetry.finish()

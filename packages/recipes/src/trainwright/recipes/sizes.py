@@ -53,8 +53,15 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
         gradient_bytes=on_rank * (4 if config.ddp.grad_reduce_in_fp32 else _weight_width(config)),
         optimizer_bytes=_optimizer_bytes(config, on_rank, resolved.data_parallel_size),
         samples=samples,
-        tokens=samples * config.dataset.seq_length,
+        tokens=samples * row_length(config),
     )
+
+
+def row_length(config: ConfigContainer) -> int:
+    """Positions of one sample as a run counts them: of a row packed beforehand, else of a sequence."""
+    dataset = config.dataset
+    packed = dataset.offline_packing_specs.packed_sequence_size if dataset.enable_offline_packing else None
+    return packed or dataset.seq_length
 
 
 def padded_vocabulary(model: ModelConfig, vocab_size: int) -> int:

@@ -55,11 +55,14 @@ def for_each_chunk(batches: Iterator[Batch], chunks: int) -> Iterator[Batch] | l
 
 def forward_step(batches: Iterator[Batch], model: torch.nn.Module) -> tuple[Tensor, partial]:
     """Run the model on the next micro-batch; returns its output and the function that makes a loss of it."""
+    from megatron.core import parallel_state
+
     batch = next(batches)
     output = model(
         batch["tokens"], batch["position_ids"], None, labels=batch["labels"], packed_seq_params=packed_sequences(batch)
     )
-    return output, partial(language_model_loss, batch["loss_mask"])
+    work = work_of(batch, parallel_state.get_context_parallel_world_size())
+    return output, partial(language_model_loss, batch["loss_mask"], work)
 
 
 def packed_sequences(batch: Batch) -> PackedSeqParams | None:
@@ -77,11 +80,25 @@ def packed_sequences(batch: Batch) -> PackedSeqParams | None:
     )
 
 
-def language_model_loss(loss_mask: Tensor, losses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum of the token losses that count, how many those are, and both as one detached vector for logging.
+def work_of(batch: Batch, size: int) -> Tensor:
+    """This rank's share of a micro-batch's work, float64 [2]: positions, and the squares of the sequences' lengths.
+
+    Each of the `size` context parallel ranks that share the micro-batch has an equal part of both.
+    """
+    rows, held = batch["tokens"].shape
+    if "cu_seqlens" in batch:
+        lengths = batch["cu_seqlens"].double().diff()
+    else:
+        lengths = torch.full((rows,), held * size, dtype=torch.float64, device=batch["tokens"].device)
+    return torch.stack([lengths.sum(), lengths.square().sum()]) / size
+
+
+def language_model_loss(loss_mask: Tensor, work: Tensor, losses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum of the token losses that count, how many those are, and, for logging, both and the work as one vector.
 
     Args:
         loss_mask: (B, S), 1 where a token is learnt and 0 where not.
+        work: as `work_of` gives it.
         losses: (B, S), cross entropy of each token in nats.
 
     The schedules divide: by tokens and micro-batches, or, with `model.calculate_per_token_loss`, by the tokens of the
@@ -90,4 +107,4 @@ def language_model_loss(loss_mask: Tensor, losses: Tensor) -> tuple[Tensor, Tens
     mask = loss_mask.reshape(-1).float()
     total = torch.sum(losses.reshape(-1).float() * mask)
     tokens = mask.sum()
-    return total, tokens.to(torch.int), torch.stack([total.detach(), tokens])
+    return total, tokens.to(torch.int), torch.cat([torch.stack([total.detach(), tokens]).double(), work])

@@ -35,7 +35,7 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
         RunRefused: the model's vocabulary is smaller than the tokenizer's.
     """
     from trainwright.datasets import build_tokenizer
-    from trainwright.runner.models import build_model, num_floating_point_operations
+    from trainwright.runner.models import build_model, floating_point_operations
     from trainwright.runner.optim import build_optimizer, build_scheduler
     from trainwright.runner.step import Trainer
 
@@ -50,8 +50,8 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
     chunks = wrap_for_data_parallelism(build_model(config, vocab_size=vocab_size), config)
     optimizer = build_optimizer(config, chunks)
     connect(chunks, optimizer, config)
-    flops = num_floating_point_operations(config, config.train.global_batch_size, vocab_size)
-    return Trainer(resolved, device, chunks, optimizer, build_scheduler(config, optimizer), flops), tokenizer
+    operations = floating_point_operations(config, vocab_size)
+    return Trainer(resolved, device, chunks, optimizer, build_scheduler(config, optimizer), operations), tokenizer
 
 
 def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigContainer) -> list[torch.nn.Module]:

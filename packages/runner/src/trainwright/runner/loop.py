@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright.recipes.sizes import row_length
 from trainwright.runner.errors import Diverged
 from trainwright.runner.step import Trainer, Update, train_step
 from trainwright.runner.telemetry import Attempt
@@ -73,8 +74,8 @@ def record(session: Session, update: Update) -> None:
     Raises:
         Diverged: `train.max_consecutive_skipped_updates` is reached.
     """
-    train, dataset = session.trainer.resolved.config.train, session.trainer.resolved.config.dataset
-    tokens = train.global_batch_size * dataset.seq_length
+    config = session.trainer.resolved.config
+    train, tokens = config.train, config.train.global_batch_size * row_length(config)
     session.progress.count(applied=update.applied, samples=train.global_batch_size, tokens=tokens)
     session.stop.expect(update.seconds)
     if session.telemetry:
@@ -89,6 +90,7 @@ def record(session: Session, update: Update) -> None:
                 seconds=update.seconds,
                 learning_rates=update.learning_rates,
                 loss_scale=update.loss_scale,
+                flops=update.flops,
             )
         )
     skips = session.progress.consecutive_skips

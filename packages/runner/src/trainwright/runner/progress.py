@@ -12,7 +12,7 @@ class Progress:
     step: int = 0
     """Successful updates."""
     consumed_samples: int = 0
-    """Sequences of all attempted updates: where the data goes on."""
+    """Sequences, or rows packed beforehand, of all attempted updates: where the data goes on."""
     skipped_updates: int = 0
     tokens: int = 0
     """Nominal positions of all attempted updates, padding included."""

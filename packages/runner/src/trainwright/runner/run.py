@@ -171,7 +171,7 @@ def prepare(
             run_dir, resolved, run_id=log.run_id, log=log,
             start=Totals(step=progress.step, tokens=progress.tokens, skipped_updates=progress.skipped_updates),
             device=device, session_clock_start=clock,
-            flops_per_update=trainer.flops_per_update, dataset_samples=data.samples_per_epoch,
+            dataset_samples=data.samples_per_epoch,
         )  # fmt: skip
 
     telemetry = rank_zero_first(open_telemetry, here)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainwright.recipes.sizes import row_length
 from trainwright.runner.batches import Batch, for_each_chunk, forward_step
 from trainwright.runner.errors import Diverged
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
     from trainwright.runner.devices import Device
+    from trainwright.runner.models import Operations
 
 
 @dataclass
@@ -27,8 +29,7 @@ class Trainer:
     chunks: list[torch.nn.Module]
     optimizer: Any
     scheduler: Any
-    flops_per_update: float
-    """Floating point operations of one update, over all ranks."""
+    operations: Operations
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Update:
     loss: float
     """Mean over the supervised tokens of the global batch, in nats."""
     supervised_tokens: int
+    flops: float
+    """Floating point operations, over all ranks."""
     grad_norm: float
     """Of the whole gradient before clipping; not finite when the update was skipped for it."""
     applied: bool
@@ -59,7 +62,8 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
     """
     started = time.perf_counter()
     losses = forward_backward(trainer, batches, forward_only=False)
-    loss, tokens, stop = reduce_over_ranks(losses, stop_requested, trainer.device)
+    whole = reduce_over_ranks(losses, stop_requested, trainer.device)
+    loss = whole.loss
     if not math.isfinite(loss) and trainer.resolved.config.train.check_for_nan_in_loss:
         raise Diverged(
             f"the loss is {loss}, nothing was applied (train.check_for_nan_in_loss=false skips such updates)"
@@ -71,19 +75,20 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
     clip = trainer.resolved.config.optimizer.clip_grad
     return Update(
         loss=loss,
-        supervised_tokens=tokens,
+        supervised_tokens=whole.supervised_tokens,
+        flops=trainer.operations.of(whole.positions, whole.squares),
         grad_norm=grad_norm,
         applied=applied,
         clipped=applied and 0 < clip < grad_norm,
         seconds=time.perf_counter() - started,
-        stop_requested=stop,
+        stop_requested=whole.stop_requested,
         learning_rates=rates,
         loss_scale=loss_scale,
     )
 
 
 def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only: bool) -> list[torch.Tensor]:
-    """Run Megatron's schedule on one global batch; the last pipeline stage gets `[loss sum, tokens]` of each."""
+    """Run Megatron's schedule on one global batch; the last pipeline stage gets the logged vector of each."""
     from megatron.core.pipeline_parallel import get_forward_backward_func
 
     if not forward_only:
@@ -96,27 +101,43 @@ def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only
         data_iterator=for_each_chunk(batches, len(trainer.chunks)),
         model=trainer.chunks if len(trainer.chunks) > 1 else trainer.chunks[0],
         num_microbatches=trainer.resolved.num_microbatches,
-        seq_length=config.dataset.seq_length,
+        # The shape that pipeline stages exchange, unless the model's variable_seq_lengths makes them tell each other.
+        seq_length=row_length(config),
         micro_batch_size=config.train.micro_batch_size,
         forward_only=forward_only,
     )
 
 
-def reduce_over_ranks(losses: list[torch.Tensor], stop_requested: bool, device: Device) -> tuple[float, int, bool]:
-    """Mean loss, supervised tokens, and whether any rank wants to stop: one collective over all ranks.
+@dataclass(frozen=True)
+class GlobalBatch:
+    """What came of a global batch, the same numbers on every rank."""
+
+    loss: float
+    """Mean over its supervised tokens, in nats; 0 where there are none."""
+    supervised_tokens: int
+    positions: float
+    """Of all its rows as they were laid out, padding included."""
+    squares: float
+    """Sum of the squares of its sequences' lengths."""
+    stop_requested: bool
+    """Some rank wants to stop."""
+
+
+def reduce_over_ranks(losses: list[torch.Tensor], stop_requested: bool, device: Device) -> GlobalBatch:
+    """Sum what `language_model_loss` logged: one collective over all ranks.
 
     The last pipeline stage's first tensor parallel rank speaks for its data and context parallel shard. Adding the stop
     flags in the same collective is what makes all ranks stop after the same update.
     """
     from megatron.core import parallel_state
 
-    totals = torch.zeros(3, dtype=torch.float64, device=device.torch_device)
+    totals = torch.zeros(5, dtype=torch.float64, device=device.torch_device)
     if losses and parallel_state.get_tensor_model_parallel_rank() == 0:
-        totals[:2] = torch.stack(losses).double().sum(dim=0)
-    totals[2] = float(stop_requested)
+        totals[:4] = torch.stack(losses).sum(dim=0)
+    totals[4] = float(stop_requested)
     torch.distributed.all_reduce(totals)
-    loss_sum, tokens, stops = totals.tolist()
-    return (loss_sum / tokens if tokens else 0.0), int(tokens), stops > 0
+    loss_sum, tokens, positions, squares, stops = totals.tolist()
+    return GlobalBatch(loss_sum / tokens if tokens else 0.0, int(tokens), positions, squares, stops > 0)
 
 
 def apply_gradients(trainer: Trainer, *, loss_is_finite: bool) -> tuple[bool, float]:

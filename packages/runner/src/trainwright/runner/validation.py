@@ -27,8 +27,9 @@ def validate(
     with torch.no_grad():
         for _ in range(iterations):
             losses = forward_backward(trainer, batches, forward_only=True)
-            loss, counted, stop = reduce_over_ranks(losses, stop_requested(), trainer.device)
-            total, tokens = total + loss * counted, tokens + counted
+            whole = reduce_over_ranks(losses, stop_requested(), trainer.device)
+            total, tokens = total + whole.loss * whole.supervised_tokens, tokens + whole.supervised_tokens
+            stop = whole.stop_requested
             if stop:
                 break
     for chunk in trainer.chunks:

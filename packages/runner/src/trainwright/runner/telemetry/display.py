@@ -19,6 +19,9 @@ class Status:
     learning_rate: float
     grad_norm: float
     tokens_per_second: float
+    """Nominal positions, padding included."""
+    learnt: float
+    """Share of those positions that are supervised."""
     tflops_per_device: float | None
     epoch: float | None
     """Sequences consumed over sequences of the dataset."""
@@ -32,7 +35,7 @@ class Status:
             f"loss {self.loss:.4f}",
             f"lr {self.learning_rate:.3e}",
             f"grad norm {self.grad_norm:.3f}",
-            f"{self.tokens_per_second:,.0f} tokens/s",
+            f"{self.tokens_per_second:,.0f} tokens/s" + (f" ({self.learnt:.0%} learnt)" if self.learnt < 1 else ""),
         ]
         if self.tflops_per_device is not None:
             parts.append(f"{self.tflops_per_device:.4g} TFLOP/s/device")

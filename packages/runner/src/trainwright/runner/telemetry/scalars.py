@@ -19,14 +19,10 @@ class Sizes:
 
     global_batch_size: int
     world_size: int
-    flops_per_update: float | None
-    """Floating point operations of one update over all devices; null where no formula is known."""
 
-    def tflops_per_device(self, seconds: float) -> float | None:
-        """TFLOP/s of each device for an update of so many seconds."""
-        if self.flops_per_update is None:
-            return None
-        return self.flops_per_update / seconds / self.world_size / TERA
+    def tflops_per_device(self, flops: float | None, seconds: float) -> float | None:
+        """TFLOP/s of each device for so many operations of them all in so many seconds."""
+        return None if flops is None else flops / seconds / self.world_size / TERA
 
 
 def of_update(attempt: Attempt, memory: dict[str, int], sizes: Sizes) -> dict[str, float]:
@@ -41,7 +37,7 @@ def of_update(attempt: Attempt, memory: dict[str, int], sizes: Sizes) -> dict[st
         "loss-scale": attempt.loss_scale,
         "memory/mem-reserved-gigabytes": memory["reserved_bytes"] / GIGABYTE,
         "memory/mem-allocated-gigabytes": memory["allocated_bytes"] / GIGABYTE,
-        "throughput/tflops/device": sizes.tflops_per_device(attempt.seconds),
+        "throughput/tflops/device": sizes.tflops_per_device(attempt.flops, attempt.seconds),
         "throughput/tokens_per_sec": tokens_per_second,
         "throughput/device/tokens_per_sec": tokens_per_second / sizes.world_size,
     }

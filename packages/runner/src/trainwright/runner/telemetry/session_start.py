@@ -23,6 +23,8 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
     Raises:
         SessionLogError, OSError: a file cannot be written.
     """
+    from trainwright.recipes.sizes import row_length
+
     config = resolved.config
     described = environment.describe_device(device)
     session_id = log.start_session(
@@ -31,7 +33,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
             "name": resolved.recipe,
             "mode": resolved.mode,
             "batch_size": config.train.micro_batch_size * resolved.data_parallel_size,
-            "seq_len": config.dataset.seq_length,
+            "seq_len": row_length(config),
             "gradient_accumulation_steps": resolved.num_microbatches,
             # QK clipping is no part of the runner.
             "qk_clip_threshold": None,

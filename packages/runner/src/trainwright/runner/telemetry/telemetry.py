@@ -60,10 +60,10 @@ class Telemetry:
         sizes: scalars.Sizes,
         sinks: list[Sink],
         display: Display,
-        dataset_samples: int | None,
+        dataset_tokens: int,
     ) -> None:
         self._config, self._run_dir, self._records, self._sizes = config, run_dir, records, sizes
-        self._sinks, self._display, self._dataset_samples = sinks, display, dataset_samples
+        self._sinks, self._display, self._dataset_tokens = sinks, display, dataset_tokens
         self._pace = Pace()
         self._ended = self._closed = False
         self._exit_code = 1
@@ -79,7 +79,6 @@ class Telemetry:
         start: Totals,
         device: Device,
         session_clock_start: float,
-        flops_per_update: float | None = None,
         dataset_samples: int | None = None,
         stream: TextIO | None = None,
     ) -> Self:
@@ -89,20 +88,22 @@ class Telemetry:
             log: the run directory's, open, without a session of this process yet.
             start: what the checkpoint restored, zeros for a fresh run.
             session_clock_start: `time.monotonic()` when the session began.
-            flops_per_update: floating point operations of one update over all devices; null shows no TFLOP/s.
             dataset_samples: sequences in one pass over the training data, for the epoch; null shows none.
             stream: where progress is shown; null is standard output.
 
         Raises:
             RunRefused: something cannot be written, or wandb is asked for and cannot be used.
         """
+        from trainwright.recipes.sizes import row_length
+
         config, run_dir = resolved.config, Path(run_dir)
-        sizes = scalars.Sizes(config.train.global_batch_size, resolved.world_size, flops_per_update)
+        row = row_length(config)
+        sizes = scalars.Sizes(config.train.global_batch_size, resolved.world_size)
         records = SessionRecords(
             log,
             start,
             device,
-            tokens_per_update=config.train.global_batch_size * config.dataset.seq_length,
+            tokens_per_update=config.train.global_batch_size * row,
             clock_start=session_clock_start,
         )
         with contextlib.ExitStack() as on_error, _errors_as(RunRefused):
@@ -116,7 +117,7 @@ class Telemetry:
             start_session(log, resolved, run_dir, start=start, device=device)
             on_error.pop_all()
         display = open_display(stream, step=start.step, train_iters=config.train.train_iters)
-        return cls(config, run_dir, records, sizes, sinks, display, dataset_samples)
+        return cls(config, run_dir, records, sizes, sinks, display, (dataset_samples or 0) * row)
 
     @property
     def totals(self) -> Totals:
@@ -244,7 +245,6 @@ class Telemetry:
 
     def _status(self, window: Window) -> Status:
         totals, iterations = self._records.totals, self._config.train.train_iters
-        samples = totals.tokens / self._config.dataset.seq_length
         return Status(
             step=totals.step,
             train_iters=iterations,
@@ -252,8 +252,9 @@ class Telemetry:
             learning_rate=next(iter(window.learning_rates.values())),
             grad_norm=window.grad_norm,
             tokens_per_second=window.tokens / window.seconds,
-            tflops_per_device=self._sizes.tflops_per_device(window.seconds / (window.updates + window.skipped_updates)),
-            epoch=samples / self._dataset_samples if self._dataset_samples else None,
+            learnt=window.supervised_tokens / window.tokens,
+            tflops_per_device=self._sizes.tflops_per_device(window.flops, window.seconds),
+            epoch=totals.tokens / self._dataset_tokens if self._dataset_tokens else None,
             skipped_updates=totals.skipped_updates,
             seconds_left=self._pace.seconds_for(max(0, iterations - totals.step)),
         )

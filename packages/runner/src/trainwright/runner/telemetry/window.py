@@ -19,13 +19,15 @@ class Attempt:
     """False: the update was skipped, and the step stays where it was."""
     clipped: bool
     tokens: int
-    """Nominal positions, padding included: global batch size * sequence length."""
+    """Nominal positions, padding included: global batch size * length of a row."""
     supervised_tokens: int
     seconds: float
     """Of this training step alone."""
     learning_rates: dict[str, float]
     """One rate for each kind of parameter group."""
     loss_scale: float | None = None
+    flops: float | None = None
+    """Floating point operations over all devices; null where no formula is known."""
 
 
 @dataclass
@@ -74,6 +76,7 @@ class Window:
     tokens: int = 0
     supervised_tokens: int = 0
     seconds: float = 0.0
+    flops: float | None = 0.0
     clipped: int = 0
     nonfinite_norms: int = 0
     losses: list[float] = field(default_factory=list)
@@ -90,6 +93,7 @@ class Window:
         self.tokens += attempt.tokens
         self.supervised_tokens += attempt.supervised_tokens
         self.seconds += attempt.seconds
+        self.flops = None if self.flops is None or attempt.flops is None else self.flops + attempt.flops
         if attempt.grad_norm is not None:
             if math.isfinite(attempt.grad_norm):
                 self.norms.append(attempt.grad_norm)

@@ -7,7 +7,8 @@ import pytest
 
 from trainwright.recipes import ConfigError, Selection, from_yaml, resolve
 from trainwright.recipes.library import RECIPES
-from trainwright_login.recipes import MissingExtra, run
+from trainwright_login.preflight import MissingExtra
+from trainwright_login.recipes import run
 
 GPT = "vanilla_gpt_pretrain_config"
 

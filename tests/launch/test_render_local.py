@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.launch import LaunchError, LocalJob, render_local
-from trainwright.launch.job import Programs
+from trainwright.launch.local_job import Programs
 
 WORDS = ["--recipe", "vanilla_gpt_pretrain_config", "-tp", "2", "model.num_layers=4"]
 

@@ -1,43 +1,102 @@
 """`trainwright launch`: send run-recipe's words to where they run."""
 
-from typing import Annotated
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import typer
 
-WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
-"""Settings of a command that hands on every word it does not know, as typed and in order; `-h` is such a word."""
-
-# Planned executors are refused by name, so that nobody takes them for misspelt.
-PLANNED = ("slurm",)
+if TYPE_CHECKING:
+    from trainwright.launch.settings import Settings
+    from trainwright.launch.slurm_job import SlurmJob
 
 
-def launch(
-    context: typer.Context,
-    executor: Annotated[
-        str, typer.Option(metavar="NAME", help="Where to run: local, which is this machine.")
-    ] = "local",
-    nproc_per_node: Annotated[
-        int, typer.Option("--nproc-per-node", "--nproc_per_node", metavar="N", help="Ranks on this machine.")
-    ] = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "--dry_run", help="Check the words and print the command; run nothing.")
-    ] = False,
-) -> None:
-    """Check a recipe's words and run it.
+def launch(context: typer.Context) -> None:
+    """Send a recipe to where it runs."""
+    raise typer.Exit(run(context.args))
 
-    Words other than the options below go to run-recipe as typed; `run-recipe --help` lists them. They are checked
-    before any rank starts. Ctrl-C and SIGTERM stop the run in good order, after a checkpoint; the same command with
-    the same --run-dir continues it.
 
-    Example: trainwright launch --nproc-per-node 2 --recipe vanilla_gpt_pretrain_config --dataset mock -tp 2
-    --run-dir runs/mine -ms 10
+def run(words: Sequence[str]) -> int:
+    """Carry out `trainwright launch` with the words after it; the exit code. Raises errors with an `exit_code`."""
+    from trainwright.launch.options import split, wants_help
 
-    Exit codes: 0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order.
-    """
-    from trainwright.launch import LaunchError, launch_local
+    if wants_help(words):
+        from trainwright.launch.help_text import help_text
 
-    if executor in PLANNED:
-        raise LaunchError(f"--executor {executor}: not available yet; local runs on this machine")
-    if executor != "local":
-        raise LaunchError(f"--executor {executor}: no such executor; local runs on this machine")
-    raise typer.Exit(launch_local(context.args, nproc_per_node=nproc_per_node, dry_run=dry_run))
+        print(help_text(), end="")
+        return 0
+
+    from trainwright.launch.clusters import selected_cluster
+    from trainwright.launch.settings import effective
+
+    typed = split(words)
+    settings = effective(typed, os.environ, selected_cluster(typed, os.environ))
+    for note in settings.notes:
+        _say(note)
+    return _local(settings, typed.words) if settings.kind == "local" else _slurm(settings, typed.words)
+
+
+def _local(settings: Settings, words: Sequence[str]) -> int:
+    """run-recipe is on this machine, so it checks its words itself; the preflight says whether it is asked to."""
+    from trainwright.launch.local import launch_local, local_job, ranks
+
+    number = ranks(settings)
+    if settings.show:
+        _print_settings(settings)
+        print(f"\nthe command:\n  {local_job(words, nproc_per_node=number).command_line}")
+        return 0
+    return launch_local(words, nproc_per_node=number, dry_run=settings.dry_run, check=settings.preflight is not False)
+
+
+def _slurm(settings: Settings, words: Sequence[str]) -> int:
+    from trainwright_login import preflight
+
+    check = preflight.chosen(settings.preflight)
+    if settings.show:
+        job = _job(settings, words)
+        _print_settings(settings)
+        print(f"\n{preflight.verdict(check, words, job.nodes * job.tasks_per_node)}\n\n{_command(job)}")
+    elif settings.render is not None:
+        from trainwright.launch.batch_script import render_sbatch
+
+        job = _job(settings, words)
+        for warning in check(words, job.nodes * job.tasks_per_node) if check else ():
+            _say(f"warning: {warning}")
+        print(render_sbatch(job), end="")
+    else:
+        from trainwright.launch.slurm import launch_slurm
+
+        return launch_slurm(settings, words, preflight=check)
+    return 0
+
+
+def _job(settings: Settings, words: Sequence[str]) -> SlurmJob:
+    """The job as a value, its own notes told."""
+    from trainwright.launch.slurm_job import render_slurm
+
+    job = render_slurm(settings, words, now=datetime.now(UTC), token=secrets.token_hex(2))
+    for note in job.notes:
+        _say(note)
+    return job
+
+
+def _print_settings(settings: Settings) -> None:
+    from trainwright.launch.settings import show
+
+    print(show(settings))
+
+
+def _command(job: SlurmJob) -> str:
+    from trainwright.launch.quoting import bash_quote
+
+    line = " ".join(map(bash_quote, job.command))
+    return f"each of the {job.nodes * job.tasks_per_node} tasks runs, in the container:\n  {line}"
+
+
+def _say(message: str) -> None:
+    print(f"trainwright launch: {message}", file=sys.stderr)

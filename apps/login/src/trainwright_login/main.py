@@ -3,13 +3,15 @@
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
 from trainwright_login import report_commands
 from trainwright_login.demo import demo
-from trainwright_login.launch import WORDS, launch
+from trainwright_login.launch import launch
+from trainwright_login.untouched import Untouched
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -18,12 +20,12 @@ app = typer.Typer(
     help="Launch, run and accept training.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(context_settings=WORDS, options_metavar="[OPTIONS] RUN-RECIPE-WORD...")(launch)
+app.command(cls=Untouched)(launch)
 app.command()(demo)
 app.add_typer(report_commands.app, name="report", help="Build, show, compare and plot training reports.")
 
 
-@app.command(context_settings=WORDS, add_help_option=False)
+@app.command(cls=Untouched)
 def audit(context: typer.Context) -> None:
     """Accept or refuse a run by its log."""
     from trainwright_login.audit import run
@@ -31,7 +33,7 @@ def audit(context: typer.Context) -> None:
     raise typer.Exit(run(context.args))
 
 
-@app.command(context_settings=WORDS, add_help_option=False)
+@app.command(cls=Untouched)
 def recipes(context: typer.Context) -> None:
     """List recipes, or show what one holds."""
     from trainwright_login.recipes import run
@@ -58,6 +60,9 @@ def _options(
 
 def main() -> None:
     """Run the command line of this process; a person's mistake is one line on stderr and an exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A word or a path may hold bytes that are no UTF-8: they go out as they came in.
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         code = app(prog_name="trainwright", standalone_mode=False)
     except Exception as error:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from trainwright_login.preflight import MissingExtra
+
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
 
@@ -24,12 +26,6 @@ Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="The device whose l
 WorldSize = Annotated[
     int | None, typer.Option("--world-size", "--world_size", metavar="N", help="Ranks; the recipe's own by default.")
 ]
-
-
-class MissingExtra(Exception):
-    """The command needs a package that is not installed."""
-
-    exit_code = 2
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -13,22 +13,30 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainwright.launch.errors import LaunchError
-from trainwright.launch.job import LocalJob, Programs, render_local
+from trainwright.launch.local_job import LocalJob, Programs, render_local
+from trainwright.launch.settings import Settings
 from trainwright.launch.status import STATUS_FILE, Status, read_status
 from trainwright.launch.supervise import Outcome, supervise
 
 FAILED, REFUSED, STOPPED_EARLY = 1, 2, 75
 
 
-def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = False) -> int:
-    """Run run-recipe's `words` on `nproc_per_node` ranks of this machine and return the run's own exit code.
+def ranks(settings: Settings) -> int:
+    """How many ranks run here: what either option for it says, else one.
 
-    0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order. Everything is checked by
-    `run-recipe --dry-run` before any rank is started. With `dry_run` the checked command is printed and not run.
-
-    Raises `LaunchError` where the job cannot be rendered or the container's commands are not installed.
+    Raises `LaunchError` where several nodes are asked for.
     """
-    job = render_local(
+    if settings.nodes not in (None, 1):
+        raise LaunchError(f"--nodes {settings.nodes}: this machine is one node; --executor slurm runs on several")
+    return settings.nproc_per_node or settings.gpus_per_node or 1
+
+
+def local_job(words: Sequence[str], *, nproc_per_node: int) -> LocalJob:
+    """The job that `launch_local` carries out.
+
+    Raises `LaunchError` where it cannot be rendered or the container's commands are not installed.
+    """
+    return render_local(
         words,
         nproc_per_node=nproc_per_node,
         programs=find_programs(),
@@ -38,7 +46,19 @@ def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = F
         now=datetime.now(UTC),
         token=secrets.token_hex(2),
     )
-    refused = check(job)
+
+
+def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = False, check: bool = True) -> int:
+    """Run run-recipe's `words` on `nproc_per_node` ranks of this machine and return the run's own exit code.
+
+    0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order. Unless `check` is false,
+    `run-recipe --dry-run` checks everything before any rank is started. With `dry_run` the command is printed and not
+    run.
+
+    Raises `LaunchError` as `local_job` does.
+    """
+    job = local_job(words, nproc_per_node=nproc_per_node)
+    refused = refusal(job) if check else 0
     if refused:
         return refused
     if dry_run:
@@ -63,7 +83,7 @@ def find_programs() -> Programs:
     return Programs(run_recipe=run_recipe, torchrun=torchrun)
 
 
-def check(job: LocalJob) -> int:
+def refusal(job: LocalJob) -> int:
     """Let run-recipe resolve and validate the words without training.
 
     Returns 0, or the exit code of what went wrong, which run-recipe explains on standard error.

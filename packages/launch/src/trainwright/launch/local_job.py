@@ -1,6 +1,5 @@
 """A job on this machine as a value: nothing in this module starts, reads or writes anything."""
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 from trainwright.launch.errors import LaunchError
+from trainwright.launch.forwarded import default_run_dir, named_run_dir
 
 SHUTDOWN_TIMEOUT_SECONDS = 600
 """How long ranks may take to save a checkpoint after a signal before torchrun kills them (its own default is 30)."""
-
-_RUN_DIR_FLAGS = ("--run-dir", "--run_dir")
-_NAME_FLAGS = ("--recipe", "--model")
 
 
 @dataclass(frozen=True)
@@ -69,12 +66,7 @@ def render_local(
         raise LaunchError(f"--nproc-per-node {nproc_per_node}: at least 1 rank is needed")
     if not words:
         raise LaunchError("nothing to launch: give run-recipe's words, such as --recipe vanilla_gpt_pretrain_config")
-    named = _last_value(words, _RUN_DIR_FLAGS)
-    hidden = next((word for word in words if word.lstrip("+").startswith("logger.run_dir=")), None)
-    if hidden is not None:
-        raise LaunchError(f"{hidden}: the launcher reads the run's status there, so give it as --run-dir PATH")
-    if named == "":
-        raise LaunchError("--run-dir: a path is missing")
+    named = named_run_dir(words)
     run_dir = named if named is not None else default_run_dir(words, now=now, token=token)
     forwarded = tuple(words) if named is not None else ("--run-dir", run_dir, *words)
     own = {} if "OMP_NUM_THREADS" in environment else {"OMP_NUM_THREADS": str(max(1, cores // nproc_per_node))}
@@ -87,12 +79,6 @@ def render_local(
         cwd=cwd,
         run_dir=cwd / run_dir,
     )
-
-
-def default_run_dir(words: Sequence[str], *, now: datetime, token: str) -> str:
-    """`runs/<recipe>-<time>-<id>`, relative to the working directory."""
-    name = _last_value(words, _NAME_FLAGS) or "run"
-    return f"runs/{re.sub(r'[^A-Za-z0-9_.]+', '-', name)}-{now:%Y%m%d-%H%M%S}-{token}"
 
 
 def _argv(words: Iterable[str], nproc_per_node: int, programs: Programs, run_dir: str) -> tuple[str, ...]:
@@ -113,13 +99,3 @@ def _argv(words: Iterable[str], nproc_per_node: int, programs: Programs, run_dir
         "trainwright_trainer",
         *words,
     )
-
-
-def _last_value(words: Sequence[str], flags: Sequence[str]) -> str | None:
-    """The last value given to any of `flags`, as `--flag VALUE` or `--flag=VALUE`; "" where the value is missing."""
-    value = None
-    for index, word in enumerate(words):
-        name, equals, inline = word.partition("=")
-        if name in flags:
-            value = inline if equals else next(iter(words[index + 1 : index + 2]), "")
-    return value

@@ -16,6 +16,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from trainwright.datasets.errors import DataError
@@ -26,6 +28,13 @@ ABANDONED_SECONDS = 24 * 3600
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _held: set[int] = set()
+
+
+class Lock(Enum):
+    OURS = 1
+    THEIRS = 2
+    UNKNOWN = 3
+    """The file system knows no locks."""
 
 
 def built_once(
@@ -42,24 +51,24 @@ def built_once(
         return
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(entry, is_whole, on_wait) as tell:
+        with _turn(entry, is_whole, on_wait) as (lock, tell):
             if is_whole(entry):
                 return
             try:
-                _build(entry, build, is_whole)
+                _build(entry, build, is_whole, lock)
             except DataError as error:
                 tell(str(error))
                 raise
     except OSError as error:
-        raise DataError(f"{entry.parent}: cannot write there: {error.strerror or error}") from error
+        raise DataError(f"{entry.name} cannot be kept in {entry.parent}: {error}; set dataset.path_to_cache") from error
 
 
-def _build(entry: Path, build: Callable[[Path], None], is_whole: Callable[[Path], bool]) -> None:
+def _build(entry: Path, build: Callable[[Path], None], is_whole: Callable[[Path], bool], lock: Lock) -> None:
     """Build under a name of its own, then rename."""
     scratch = entry.with_name(f".{entry.name}.{socket.gethostname()}.{uuid.uuid4().hex}")
     scratch.mkdir()
     try:
-        _sweep(entry, scratch)
+        _sweep(entry, scratch, lock)
         build(scratch)
         for file in scratch.iterdir():
             with file.open("rb") as stream:
@@ -79,62 +88,63 @@ def _build(entry: Path, build: Callable[[Path], None], is_whole: Callable[[Path]
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _sweep(entry: Path, mine: Path) -> None:
-    """Remove what killed builders left. The lock is ours, so nobody on this node is at work."""
+def _sweep(entry: Path, mine: Path, lock: Lock) -> None:
+    """Remove what killed builders left: on this node, where nobody else can be at work, and elsewhere what is old."""
     here, now = f".{entry.name}.{socket.gethostname()}.", mine.stat().st_mtime
     for scratch in entry.parent.glob(f".{entry.name}.*.*"):
-        if scratch != mine and scratch.is_dir():
-            changed = max((path.stat().st_mtime for path in (scratch, *scratch.iterdir())), default=now)
-            if scratch.name.startswith(here) or now - changed > ABANDONED_SECONDS:
-                shutil.rmtree(scratch, ignore_errors=True)
+        if scratch == mine or not scratch.is_dir():
+            continue
+        changed = max(path.stat().st_mtime for path in (scratch, *scratch.iterdir()))
+        if (lock is Lock.OURS and scratch.name.startswith(here)) or now - changed > ABANDONED_SECONDS:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
 def _turn(
     entry: Path, is_whole: Callable[[Path], bool], on_wait: Callable[[], None]
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[tuple[Lock, Callable[[str], None]]]:
     """Wait until nobody else is at work on `entry`, or it is whole. Gives a way to tell those who wait of an error."""
-    lock = entry.with_name(f".{entry.name}.lock")
-    told = False
+    path = entry.with_name(f".{entry.name}.lock")
+    waited = False
     while True:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         _held.add(file)
         try:
-            while not (mine := _locked(file)) and not is_whole(entry):
-                if not told:
+            while (lock := _lock(file)) is Lock.THEIRS and not is_whole(entry):
+                if not waited:
                     on_wait()
-                told = True
+                waited = True
                 time.sleep(POLL_SECONDS)
-            if mine and (message := os.pread(file, 1 << 16, 0)):
+            if lock is not Lock.THEIRS and (message := os.pread(file, 1 << 16, 0)):
                 raise DataError(message.decode())
             # A holder removes the file before it lets go: who then gets the lock of a removed file tries again.
-            if mine and not _is_at(file, lock):
+            if lock is Lock.OURS and not _is_at(file, path):
                 continue
-
-            def tell(message: str, file: int = file) -> None:
-                os.pwrite(file, message.encode(), 0)
-
             try:
-                yield tell
+                yield lock, partial(_write, file)
             finally:
-                if mine:
-                    lock.unlink(missing_ok=True)
+                if lock is not Lock.THEIRS:
+                    path.unlink(missing_ok=True)
             return
         finally:
             _held.discard(file)
             os.close(file)
 
 
-def _locked(file: int) -> bool:
-    """Whether this process has the lock now; also where the file system knows no locks."""
+def _lock(file: int) -> Lock:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        return Lock.THEIRS
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise
-    return True
+        return Lock.UNKNOWN
+    return Lock.OURS
+
+
+def _write(file: int, message: str) -> None:
+    os.pwrite(file, message.encode(), 0)
 
 
 def _is_at(file: int, path: Path) -> bool:

@@ -22,6 +22,11 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "one rank": (1, LLAMA),
     "one rank, learned positions": (1, GPT),
     "one rank, window": (1, LLAMA | {"window_size": [5, 0]}),
+    "one rank, recomputed": (
+        1,
+        LLAMA | {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
+    ),
+    "one rank, attention recomputed": (1, LLAMA | {"recompute_granularity": "selective"}),
     "TP2+SP": (2, LLAMA | TP2),
     "CP2": (2, LLAMA | CP2),
     "PP2, rows of one length": (2, LLAMA | PP2),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes.config import ConfigContainer
+from trainwright.runner.errors import RunRefused
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
 from trainwright.runner.models.layer_spec import uses_transformer_engine
 
@@ -19,7 +20,8 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
     """Megatron Core's configuration of the model, its layers counted as `HybridModel` counts them.
 
     Every field of `config.model` that `TransformerConfig` has goes in under its own name. Raises `ValueError`
-    (Megatron Core's own words) for combinations that it refuses.
+    (Megatron Core's own words) for combinations that it refuses, and `RunRefused` for rows of any length between
+    pipeline stages that are told to expect one.
     """
     from megatron.core.transformer import TransformerConfig
     from megatron.core.transformer.enums import AttnBackend
@@ -41,6 +43,13 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
     }
     if model.virtual_pipeline_model_parallel_size == 1:
         del fields["virtual_pipeline_model_parallel_size"]  # one chunk a rank is the plain schedule
+    if config.dataset.enable_in_batch_packing and model.pipeline_model_parallel_size > 1:
+        # Each row is as long as the sequences that fell into it, so stages have to tell each other.
+        fields.setdefault("variable_seq_lengths", True)
+        if not fields["variable_seq_lengths"]:
+            raise RunRefused(
+                "model.variable_seq_lengths=false: rows packed in the batch differ in length; leave it out"
+            )
     if fields.get("variable_seq_lengths") and fields.get("num_moe_experts") is None:
         fields["moe_token_dispatcher_type"] = "alltoall"  # the default one is refused, also where nothing is dispatched
     if _is_plain_swiglu(fields) and not uses_transformer_engine():

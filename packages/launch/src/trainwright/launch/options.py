@@ -53,7 +53,15 @@ OPTIONS = (
         executors=EVERYWHERE,
         cluster=True,
     ),
-    Option(("--nodes",), "nodes", "N", "nodes of the job", RESOURCES, required=("slurm", "own")),
+    Option(
+        ("--nodes",),
+        "nodes",
+        "N",
+        "nodes of the job",
+        RESOURCES,
+        executors=EVERYWHERE,
+        required=("slurm", "own"),
+    ),
     Option(
         ("--gpus-per-node",),
         "gpus_per_node",

@@ -11,4 +11,4 @@ class Untouched(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Nothing is an option here."""
         ctx.args = list(args)
-        return ctx.args
+        return list(args)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.blend import SplitName
-from trainwright.datasets.ranks import in_turns
+from trainwright.datasets.ranks import at_once, in_turns
+from trainwright.datasets.sft.adapters import ADAPTERS
 from trainwright.datasets.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -23,10 +24,13 @@ def build_datasets(
     `{tokens, labels, loss_mask, position_ids}`, each of shape [dataset.seq_length]; every rank gets the same ones.
     Data that is too short for the samples asked for is read again, in another order; `cyclic` gets one pass. Sets
     from files have `samples_per_epoch`: the samples of one pass, or None where weights leave a pass undefined.
+    Rows give a `RunDataset`, whatever the number of samples asked for; `build_loader` knows its order.
 
     Raises:
         DataError: files or words that cannot be used; on all ranks as soon as on one.
     """
+    if config.dataset.kind in ADAPTERS:
+        return _rows(config, tokenizer, valid=valid_samples > 0 and config.dataset.do_validation)
     from trainwright.datasets import samples
 
     wanted: dict[SplitName, int] = {"train": train_samples}
@@ -34,4 +38,19 @@ def build_datasets(
         wanted["valid"] = valid_samples
     build = samples.mock if config.dataset.kind == "mock" else samples.indexed
     built = in_turns(lambda: build(config, tokenizer, wanted))
+    return built["train"], built.get("valid")
+
+
+def _rows(config: ConfigContainer, tokenizer: Tokenizer, *, valid: bool) -> tuple[Any, Any]:
+    from trainwright.datasets.sft.build import RunDataset, packed_datasets, sft_datasets
+
+    names: list[SplitName] = ["train", "valid"] if valid else ["train"]
+
+    def opened() -> tuple[dict[SplitName, RunDataset], str]:
+        built = {name: sft_datasets(config, tokenizer, name) for name in names}
+        return built, " ".join(dataset.fingerprint for dataset in built.values())
+
+    built = in_turns(opened)
+    if config.dataset.enable_offline_packing:
+        built = at_once(lambda: {name: packed_datasets(part, config, tokenizer) for name, part in built.items()})
     return built["train"], built.get("valid")

@@ -10,6 +10,7 @@ from trainwright.datasets.blend import SplitName, parse_split
 from trainwright.datasets.errors import DataError
 from trainwright.datasets.indexed import check_token_ids
 from trainwright.datasets.provenance import check_tokenizer
+from trainwright.datasets.sft.adapters import ADAPTERS
 from trainwright.datasets.sources import OpenSplit, open_splits
 from trainwright.datasets.tokenizers import Tokenizer, build_tokenizer
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from trainwright.recipes.config.data import DatasetConfig
 
 _SEEDS = 2**32
+ROWS_READ, ROWS_ENCODED = 2000, 50
+"""Rows of a split that are looked at before a run: as JSON and for their columns; as token ids."""
 
 
 def check_data(config: ConfigContainer) -> None:
@@ -38,16 +41,21 @@ def check_data(config: ConfigContainer) -> None:
     if dataset.kind == "mock":
         _check_mock(dataset, tokenizer)
         return
+    if dataset.kind in ADAPTERS:
+        _check_rows(config, tokenizer)
+        return
     splits = open_splits(dataset, wanted_splits(config))
     for pair in {part.pair.prefix: part.pair for split in splits.values() for part in split.parts}.values():
         check_tokenizer(pair, tokenizer)
         check_token_ids(pair, tokenizer.vocab_size)
-    _check_cache_folder(dataset, splits)
+    _check_cache_folder(cache_folder(dataset, splits))
 
 
 def wanted_splits(config: ConfigContainer) -> tuple[SplitName, ...]:
     """The splits that the run reads."""
     validates = config.validation.eval_interval is not None and config.validation.eval_iters > 0
+    if config.dataset.kind in ADAPTERS and not config.dataset.do_validation:
+        validates = False
     return ("train", "valid") if validates else ("train",)
 
 
@@ -70,8 +78,29 @@ def _check_mock(dataset: DatasetConfig, tokenizer: Tokenizer) -> None:
         raise DataError(f"the train split has no data: dataset.split={dataset.split!r} gives it nothing")
 
 
-def _check_cache_folder(dataset: DatasetConfig, splits: dict[SplitName, OpenSplit]) -> None:
-    folder = cache_folder(dataset, splits)
+def _check_rows(config: ConfigContainer, tokenizer: Tokenizer) -> None:
+    """Open every split, read some rows of each and make ids of fewer: first and last, and others between them."""
+    from trainwright.datasets.sft.build import sft_datasets
+    from trainwright.datasets.sft.sources import cache_of
+
+    _check_cache_folder(cache_of(config.dataset).folder)
+    for split in wanted_splits(config):
+        opened = sft_datasets(config, tokenizer, split)
+        opened.order(config.dataset.random_seed, config.train.global_batch_size, drop_last=config.dataset.drop_last)
+        for number in _spread(len(opened), ROWS_READ):
+            opened.check(number)
+        for number in _spread(len(opened), ROWS_ENCODED):
+            opened[number]
+
+
+def _spread(size: int, count: int) -> list[int]:
+    """At most `count` numbers below `size`, first and last among them."""
+    if size <= count:
+        return list(range(size))
+    return [round(place * (size - 1) / (count - 1)) for place in range(count)]
+
+
+def _check_cache_folder(folder: Path) -> None:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     problem = (
         "is not a folder"

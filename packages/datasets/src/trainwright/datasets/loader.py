@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.errors import DataError
+from trainwright.datasets.sft.build import RunDataset
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +29,11 @@ def build_loader(
 ) -> Iterator[dict[str, torch.Tensor]]:
     """The micro-batches of one data parallel rank, from the sample after `consumed_samples` on.
 
-    Each is `{tokens, labels, position_ids: int64, loss_mask: float32}`, all of shape [micro_batch, seq].
+    Each is `{tokens, labels, position_ids: int64, loss_mask: float32}`, all of shape [micro_batch, seq]; of packed rows
+    [1, seq], with `cu_seqlens` and `max_seqlen` (`packing.rows.packed_row`).
     `single` ends when no whole global batch is left, on every rank after the same one; `cyclic` does not end.
+    Rows (`RunDataset`) do not end either: training goes from epoch to epoch, and what is held out gives each row once
+    and then rows without loss, so that the last global batch is whole.
 
     Raises:
         DataError: the sizes do not divide, or `single` has fewer samples than one global batch.
@@ -37,6 +41,8 @@ def build_loader(
     import torch
     from torch.utils.data import DataLoader
 
+    if isinstance(dataset, RunDataset):
+        return _rows(dataset, config, consumed_samples, data_parallel_rank, data_parallel_size, micro_batch_size)
     size = len(dataset)  # type: ignore[arg-type]
     cyclic = config.dataset.dataloader_type == "cyclic"
     global_batch_size = config.train.global_batch_size
@@ -59,11 +65,29 @@ def build_loader(
         batch_sampler=_Once(places),
         num_workers=workers,
         collate_fn=_collate,
-        worker_init_fn=_ignore_stop_signals if workers else None,
+        worker_init_fn=ignore_stop_signals if workers else None,
         # Its own generator: the loader would draw from the global one, and a resumed run's numbers would differ.
         generator=torch.Generator(),
     )
     return iter(loader)
+
+
+def _rows(
+    dataset: RunDataset, config: ConfigContainer, consumed: int, rank: int, ranks: int, micro_batch_size: int
+) -> Iterator[dict[str, torch.Tensor]]:
+    from trainwright.datasets.sft.loading import row_batches
+
+    global_batch_size = config.train.global_batch_size
+    _check_sizes(global_batch_size, micro_batch_size, rank, ranks, consumed)
+    places = micro_batches(
+        None,
+        consumed_samples=consumed,
+        global_batch_size=global_batch_size,
+        micro_batch_size=micro_batch_size,
+        data_parallel_rank=rank,
+        data_parallel_size=ranks,
+    )
+    return row_batches(dataset, config, places, share=global_batch_size // (micro_batch_size * ranks))
 
 
 def micro_batches(
@@ -121,7 +145,7 @@ def _collate(samples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     return {key: torch.stack([sample[key] for sample in samples]) for key in BATCH_KEYS}
 
 
-def _ignore_stop_signals(_worker: int) -> None:
+def ignore_stop_signals(_worker: int) -> None:
     """A signal to the whole job is for the rank, which then finishes the update; the worker must outlive it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)

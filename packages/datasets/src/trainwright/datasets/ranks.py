@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from trainwright.datasets.errors import DataError
 
@@ -36,6 +37,28 @@ def in_turns[T](work: Callable[[], tuple[T, str]]) -> T:
     if result is None:
         raise RuntimeError("a rank had no turn")
     return result[0]
+
+
+def at_once[T](work: Callable[[], T]) -> T:
+    """Run `work` on all ranks, which share it out among themselves; whatever goes wrong on one ends it on all.
+
+    Raises:
+        DataError: the work failed on some rank.
+    """
+    result: T | None = None
+    failure: Exception | None = None
+    try:
+        result = work()
+    except Exception as error:  # raised again in its turn
+        failure = error
+
+    def told() -> tuple[Any, str]:
+        if failure is not None:
+            raise failure
+        return result, ""
+
+    finished: T = in_turns(told)
+    return finished
 
 
 def _agree(failure: Exception | None, basis: str | None) -> None:

@@ -24,6 +24,8 @@ class Tokenizer(ABC):
     """The id that ends a document."""
     pad: int = NO_TOKEN
     """The id of padding, or -1: never the id of something that a text can hold."""
+    bos: int | None = None
+    """The id that begins a sequence, where the vocabulary has one."""
     unique_identifiers: dict[str, object]
     """What the ids depend on, as JSON values: equal if and only if the same text gives the same ids."""
 

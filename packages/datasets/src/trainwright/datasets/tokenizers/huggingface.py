@@ -31,6 +31,7 @@ class HuggingFaceTokenizer(Tokenizer):
         self.vocab_size = max(len(self._tokenizer), 1 + max(self._tokenizer.get_vocab().values(), default=-1))
         self.eod = _end_of_document(self._tokenizer, path)
         self.pad = _padding(self._tokenizer)
+        self.bos = self._tokenizer.bos_token_id
         self.unique_identifiers = {"class": "HuggingFaceTokenizer", "sha256": self._fingerprint(path), "eod": self.eod}
 
     def tokenize(self, text: str) -> list[int]:

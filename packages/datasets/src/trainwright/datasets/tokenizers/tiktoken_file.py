@@ -42,13 +42,14 @@ class Family:
     pattern: str
     vocab_size: int
     eod: int
+    bos: int | None = None
 
 
 FAMILIES = {
     50256: Family(_GPT2, 50257, 50256),  # r50k_base, GPT-2
     50280: Family(_GPT2, 50281, 50256),  # p50k_base: its ranks leave 50256 free
     100256: Family(_CL100K, 100277, 100257),  # cl100k_base
-    128000: Family(_LLAMA3, 128256, 128001),  # Llama 3: 256 special tokens, <|end_of_text|> is the second
+    128000: Family(_LLAMA3, 128256, 128001, 128000),  # Llama 3: 256 special tokens, <|end_of_text|> is the second
     199998: Family(_O200K, 200019, 199999),  # o200k_base
 }
 """Ranks in a published file -> what it leaves out. Any other file: cl100k's pattern, `eod` after the last rank."""
@@ -69,7 +70,7 @@ class TikTokenizer(Tokenizer):
             )
         except ValueError as error:
             raise DataError(f"tokenizer.tokenizer_model: {path}: {error}") from error
-        self.vocab_size, self.eod = family.vocab_size, family.eod
+        self.vocab_size, self.eod, self.bos = family.vocab_size, family.eod, family.bos
         self.unique_identifiers = {"class": "TikTokenizer", "sha256": content_hash([path]), "eod": self.eod}
 
     def tokenize(self, text: str) -> list[int]:

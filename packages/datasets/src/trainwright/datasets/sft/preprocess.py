@@ -1,0 +1,152 @@
+"""From a row to token ids and to which of them are learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainwright.datasets.errors import DataError
+from trainwright.datasets.sft.adapters import column
+from trainwright.datasets.sft.rows import BrokenRow, Row, UnsupervisedRow
+from trainwright.datasets.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from trainwright.recipes.config.data import DatasetConfig, PreprocessingConfig
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """One sequence."""
+
+    ids: np.ndarray
+    """int64, shape [tokens]."""
+    learn: np.ndarray
+    """bool, shape [tokens]: whether that token is a target. The first one never is: nothing predicts it."""
+    cut: int = 0
+    """Tokens that were cut off because the sequence was too long."""
+
+
+@dataclass(frozen=True)
+class Style[T]:
+    """One way to make token ids of a row, in two steps, of which the first costs little."""
+
+    read: Callable[[Row], T]
+    """What the columns say. Raises BrokenRow."""
+    encode: Callable[[T], tuple[Sequence[int], Sequence[bool]]]
+    """Ids of any length, and whether each is learnt. Raises BrokenRow for what tokenizer or template does not take."""
+    identity: dict[str, object]
+    """What the ids depend on besides `dataset.preprocessing` and the tokenizer."""
+    keeps_first: bool = False
+    """Whether the first id stays where a sequence is cut on the left."""
+
+
+class Preprocessor:
+    """What `dataset.preprocessing` describes, for rows in the shape that `adapters` give."""
+
+    def __init__(self, dataset: DatasetConfig, tokenizer: Tokenizer) -> None:
+        """Raises DataError: words that contradict each other, or that ask for what the tokenizer does not have."""
+        words = dataset.preprocessing
+        self._style: Style[Any]
+        if words.style == "chat":
+            from trainwright.datasets.sft.chat import chat
+
+            self._style = chat(dataset, tokenizer)
+        else:
+            self._style = prompt_completion(words, tokenizer)
+        self._longest, self._side = dataset.seq_length + 1, words.truncation_side
+        self.identity = {
+            "style": self._style.identity,
+            "preprocessing": words.model_dump(exclude={"broken_rows", "unsupervised_rows", "chat_template"}),
+            "seq_length": dataset.seq_length,
+            "tokenizer": tokenizer.unique_identifiers,
+        }
+        """Everything that the ids depend on besides the row, as JSON values."""
+
+    def check(self, row: Row) -> None:
+        """Read the columns, and no more. Raises BrokenRow."""
+        self._style.read(row)
+
+    def __call__(self, row: Row) -> Tokenized:
+        """At most `dataset.seq_length` + 1 tokens. Raises BrokenRow or UnsupervisedRow."""
+        ids, learn = self._style.encode(self._style.read(row))
+        return _cut(ids, learn, self._longest, self._side, keep_first=self._style.keeps_first)
+
+
+def prompt_completion(words: PreprocessingConfig, tokenizer: Tokenizer) -> Style[tuple[str, str]]:
+    """Begin, prompt, separator and completion, end.
+
+    The separator is learnt with the completion: a byte-pair token most often begins with the space before a word.
+    """
+    if words.loss == "assistant":
+        raise DataError(
+            "dataset.preprocessing.loss=assistant needs style=chat; prompt-completion has completion or all"
+        )
+    if words.add_bos and tokenizer.bos is None:
+        raise DataError("dataset.preprocessing.add_bos=true, but the tokenizer has no beginning-of-sequence token")
+    begin = [tokenizer.bos] if words.add_bos and tokenizer.bos is not None else []
+    end = [tokenizer.eod] if words.add_eos else []
+    everything = words.loss == "all"
+
+    def read(row: Row) -> tuple[str, str]:
+        return column(row, words.prompt_column), column(row, words.completion_column)
+
+    def encode(texts: tuple[str, str]) -> tuple[list[int], list[bool]]:
+        prompt_ids, completion_ids = split_ids(tokenizer, texts[0], words.separator + texts[1])
+        asked, answered = [*begin, *prompt_ids], [*completion_ids, *end]
+        return asked + answered, [everything] * len(asked) + [True] * len(answered)
+
+    return Style(read, encode, {"prompt-completion": 1}, keeps_first=words.add_bos)
+
+
+def split_ids(tokenizer: Tokenizer, prompt: str, completion: str) -> tuple[list[int], list[int]]:
+    """The ids of a prompt and of what follows it, as the tokenizer writes them in one text.
+
+    A prompt is asked on its own, so its own ids must stand first. Where the tokenizer merges across the border, both
+    are tokenized on their own instead.
+
+    Raises:
+        BrokenRow: half of a surrogate pair, which is no text.
+    """
+    try:
+        prompt_ids = tokenizer.tokenize(prompt)
+        together = tokenizer.tokenize(prompt + completion)
+        if together[: len(prompt_ids)] == prompt_ids:
+            return prompt_ids, together[len(prompt_ids) :]
+        return prompt_ids, tokenizer.tokenize(completion)
+    except (UnicodeEncodeError, TypeError):
+        raise BrokenRow(no_text(prompt + completion)) from None
+
+
+def no_text(text: str) -> str:
+    """Why the tokenizer refused it."""
+    lone = next((sign for sign in text if "\ud800" <= sign <= "\udfff"), None)
+    return f"the text holds {lone!r}, half of a character" if lone else "the tokenizer does not take the text"
+
+
+def _cut(ids: Sequence[int], learn: Sequence[bool], longest: int, side: str, *, keep_first: bool) -> Tokenized:
+    import numpy as np
+
+    whole, targets = np.asarray(ids, dtype=np.int64), np.asarray(learn, dtype=bool)
+    cut = max(0, len(whole) - longest)
+    if cut and side == "right":
+        whole, targets = whole[:longest], targets[:longest]
+    elif cut:
+        first = int(keep_first)
+        kept = np.r_[0:first, len(whole) - longest + first : len(whole)]
+        whole, targets = whole[kept], targets[kept]
+    targets[:1] = False
+    if not targets.any():
+        raise UnsupervisedRow(_nothing_to_learn(len(ids), bool(np.any(learn[1:])), cut, longest, side))
+    return Tokenized(whole, targets, cut)
+
+
+def _nothing_to_learn(tokens: int, had_targets: bool, cut: int, longest: int, side: str) -> str:
+    if had_targets and cut:
+        return (
+            f"nothing is left to learn: {tokens} tokens were cut on the {side} to dataset.seq_length={longest - 1}; "
+            "a longer sequence or dataset.preprocessing.truncation_side may help"
+        )
+    return f"nothing to learn: none of its {tokens} tokens is a target"

@@ -121,7 +121,8 @@ def _params(value: Any, label: str) -> Any:
         raise LaunchError(f'{label}: "K=V;K2=V2" or a table {{K = "V"}} is needed, and not {_type(value)}')
     for key, one in value.items():
         if one is not True and (isinstance(one, bool) or not isinstance(one, str | int) or one == ""):
-            raise LaunchError(f"{label}.{key}: a string, a whole number or true is needed, and not {_type(one)}")
+            says = "false" if one is False else _type(one)
+            raise LaunchError(f"{label}.{key}: a string, a whole number or true is needed, and not {says}")
     return {key: one if one is True else str(one) for key, one in value.items()}
 
 
@@ -148,6 +149,7 @@ def _type(value: Any) -> str:
     }
     if value == "":
         return "an empty string"
-    if isinstance(value, list) and value:
-        return f"a list of {' and '.join(sorted({_type(one).removeprefix('a ') for one in value}))}"
+    other = next((one for one in value if not isinstance(one, str)), None) if isinstance(value, list) else None
+    if other is not None:
+        return f"a list that holds {_type(other)}"
     return names.get(type(value), "a date or a time")

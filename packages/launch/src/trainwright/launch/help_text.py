@@ -21,9 +21,9 @@ run-recipe byte for byte and in order; `run-recipe --help` lists them.
   {program} --executor local --nproc-per-node 2 --recipe vanilla_gpt_pretrain_config -tp 2
 """
 _TAIL = """\
-Long options are also accepted with `_` for `-`. A value follows as the next word or after `=`, which
-a value that begins with a dash needs. A flag wins over an environment variable, that over the
-cluster file; lists add up.
+Long options are also accepted with `_` for `-`. A value is the next word or follows `=`; one that
+begins with a dash needs the `=`. A flag wins over an environment variable, that over the cluster
+file; lists add up.
 
 Exit codes: 0 submitted, or with --wait and under local the run is done; 1 the job failed or Slurm
 refused it; 2 refused before anything was submitted; 75 the run stopped early in good order;

@@ -4,7 +4,7 @@ import re
 
 _BENCHMARK = re.compile(
     r"_(?:pretrain|sft|peft)_(?P<gpus>[1-9][0-9]*)gpu_(?P<hardware>[a-z0-9]+)"
-    r"_(?:bf16|fp8cs|fp8ds|fp8mx|fp8sc|nvfp4)(?:_[a-z0-9_]+)?_config$"
+    r"_(?:bf16|fp8cs|fp8ds|fp8mx|fp8sc|nvfp4)(?:_[a-z0-9_]+)?_config\Z"
 )
 
 

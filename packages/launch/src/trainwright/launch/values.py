@@ -146,7 +146,8 @@ CHECKS: Mapping[str, Callable[[str], object]] = {
 def shown(value: object) -> str:
     """A value for an error message: as typed where that is one plain word, else in quotes."""
     text = str(value)
-    return text if text.isprintable() and text and not any(c.isspace() for c in text) else repr(text)
+    plain = text.isprintable() and not any(character.isspace() for character in text) and not text.endswith(":")
+    return text if text and plain else repr(text)
 
 
 def _whole(text: str, *, least: int) -> int:

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ class Cluster:
         given: str | None = None,
         timeout: float = 120,
     ) -> subprocess.CompletedProcess[str]:
-        """A command against this cluster, with `given` on its standard input; its exit status is the caller's to judge."""
+        """A command against this cluster, `given` on its standard input; its exit status is the caller's to judge."""
         return subprocess.run(
             [str(word) for word in words],
             env=self.environment() if environment is None else dict(environment),
@@ -118,19 +118,23 @@ class Cluster:
                 raise ClusterFailed(f"job {number} is {fields['JobState']} ({fields['Reason']}), not {sorted(wanted)}")
             time.sleep(0.2)
 
-    def start_now(self, number: int, *, timeout: float = 60) -> None:
-        """Spare a requeued job Slurm's two minutes of waiting."""
+    def until(self, wanted: Callable[[], object], *, timeout: float = 60) -> None:
+        """Wait for something that a job does."""
         deadline = time.monotonic() + timeout
-        while True:
-            fields = self.job(number)
-            if fields["JobState"] == "PENDING":
-                if self.run("scontrol", "update", f"jobid={number}", "starttime=now").returncode == 0:
-                    return
-            elif fields["JobState"] == "RUNNING" and fields["Restarts"] != "0":
-                return
+        while not wanted():
             if time.monotonic() > deadline:
-                raise ClusterFailed(f"job {number} did not come back: {fields['JobState']} ({fields['Reason']})")
-            time.sleep(0.2)
+                raise ClusterFailed(f"not within {timeout} s\n{self.run('squeue').stdout}")
+            time.sleep(0.1)
+
+    def start_soon(self, number: int, restart: int, *, timeout: float = 60) -> None:
+        """Spare a job Slurm's two minutes of waiting before its `restart`-th new start.
+
+        Not all of them: nodes refuse a job whose last start they have been told to end in the same second.
+        """
+        self.until(lambda: self.job(number)["Restarts"] == str(restart), timeout=timeout)
+        self.until(lambda: self.job(number)["JobState"] != "COMPLETING", timeout=timeout)
+        if self.job(number)["JobState"] == "PENDING":
+            self.run("scontrol", "update", f"jobid={number}", "starttime=now+2")
 
     def logs(self) -> str:
         """The end of each daemon's log."""

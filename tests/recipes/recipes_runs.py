@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from trainwright.recipes import ConfigContainer, ConfigError, ResolvedRun, Selection, resolve
+from trainwright.recipes.fields import leaves
 
 GPT = "vanilla_gpt_pretrain_config"
 LLAMA = "llama32_1b_pretrain_config"
+SFT = "vanilla_gpt_sft_config"
+PACKED = "llama32_1b_sft_config"
 
 
 def run(
@@ -26,9 +29,8 @@ def run(
 
 
 def value(config: ConfigContainer, path: str) -> Any:
-    """The value at `section.field`, extra fields of the model included."""
-    section, _, field = path.partition(".")
-    return config.model_dump()[section].get(field)
+    """The value at `section.field`, extra fields of the model and sections inside sections included."""
+    return dict(leaves(config.model_dump())).get(path)
 
 
 def refusal(*words: str, **options: Any) -> str:

@@ -18,7 +18,7 @@ def golden_path(recipe: Recipe, device: str) -> Path:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.model)
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.alias)
 def test_the_resolved_recipe_is_the_committed_one(
     recipe: Recipe, device: Literal["cpu", "cuda"], request: pytest.FixtureRequest
 ) -> None:

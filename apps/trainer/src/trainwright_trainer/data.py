@@ -140,7 +140,7 @@ def list_selectors(
     from trainwright.datasets.selectors import find_selector, selectors
 
     for selector in selectors() if name is None else [find_selector(name)]:
-        print(f"{selector.name:<18}{selector.kind:<17}{'/'.join(selector.modes):<10}{selector.reads}")
+        print(f"{selector.name:<28}{selector.kind:<17}{'/'.join(selector.modes):<15}{selector.reads}")
 
 
 class Stopped(Exception):

@@ -6,11 +6,6 @@ from dataclasses import dataclass
 
 from trainwright.datasets.errors import DataError
 
-_READS = {
-    "mock": "generated documents; no file is read",
-    "megatron-indexed": "local .bin/.idx pairs, named by dataset.data_path",
-}
-
 
 @dataclass(frozen=True)
 class Selector:
@@ -20,13 +15,20 @@ class Selector:
     kind: str
     modes: tuple[str, ...]
     reads: str
+    hub_id: str | None
+    """Where the rows are published; null for data of the user's own."""
+    licence: str | None
+    """A note; the dataset's card decides."""
 
 
 def selectors() -> list[Selector]:
     """All names that this version serves."""
-    from trainwright.recipes.presets import MODES
+    from trainwright.recipes.presets import PRESETS
 
-    return [Selector(name, "source selector", modes, _READS[name]) for name, modes in MODES.items()]
+    return [
+        Selector(name, preset.kind, preset.modes, preset.reads, preset.hub_id, preset.licence)
+        for name, preset in PRESETS.items()
+    ]
 
 
 def find_selector(name: str) -> Selector:

@@ -3,6 +3,7 @@
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.draft import show
 from trainwright.recipes.fields import leaves
+from trainwright.recipes.presets import ROW_KINDS
 
 NOT_SHAPING = frozenset(
     {
@@ -17,6 +18,8 @@ NOT_SHAPING = frozenset(
         "model.cross_entropy_loss_fusion",
         "model.cross_entropy_fusion_impl",
         "model.attention_backend",
+        # Derived from the data where it matters, and only a matter of summation elsewhere.
+        "model.calculate_per_token_loss",
         "model.deterministic_mode",
         "model.recompute_granularity",
         "model.recompute_method",
@@ -44,6 +47,13 @@ NOT_SHAPING = frozenset(
         "dataset.path_to_cache",
         "dataset.mmap_bin_files",
         "dataset.num_workers",
+        # The same sequences of a batch side by side or in one row; and rows that are not trained on.
+        "dataset.enable_in_batch_packing",
+        "dataset.dataset_kwargs.pad_to_max_length",
+        "dataset.do_validation",
+        "dataset.do_test",
+        "dataset.hf_dataset.validation_split",
+        "dataset.hf_dataset.test_split",
     }
 )
 
@@ -67,10 +77,12 @@ def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]
     """The differences with which the two would train differently.
 
     Topology, micro batch size, logging, checkpoint paths and intervals, validation, and fused kernels do not count:
-    Megatron Core gives the same training for them up to the order of summation. Duration does, unless the data is
-    cyclic: Megatron Core shuffles all passes that a run needs in one, so a longer run has another order of samples.
+    Megatron Core gives the same training for them up to the order of summation. Duration does for token streams that
+    are not cyclic: Megatron Core shuffles all passes that a run needs in one, so a longer run has another order of
+    samples.
     """
-    free = NOT_SHAPING | ({"train.train_iters"} if new.dataset.dataloader_type == "cyclic" else set())
+    by_epoch = new.dataset.dataloader_type == "cyclic" or new.dataset.kind in ROW_KINDS
+    free = NOT_SHAPING | ({"train.train_iters"} if by_epoch else set())
     return [line for line in differences(old, new) if _shapes(line.partition(": ")[0], free)]
 
 

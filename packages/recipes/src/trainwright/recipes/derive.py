@@ -3,6 +3,8 @@
 from trainwright.recipes.device_layer import DeviceKind
 from trainwright.recipes.draft import DERIVED, Draft, show
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.packing import alignment
+from trainwright.recipes.presets import ROW_KINDS
 
 BYTE_LEVEL_VOCABULARY = 257
 """256 bytes and the end of a document."""
@@ -25,6 +27,9 @@ def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     _schedule(draft)
     _distributed_optimizer(draft)
     _sequence_parallelism(draft)
+    _chat(draft)
+    _per_token_loss(draft)
+    _packing(draft)
     _interleaved_pipeline(draft)
     if deterministic:
         draft.derive("model.deterministic_mode", True, "--deterministic")
@@ -106,6 +111,45 @@ def _sequence_parallelism(draft: Draft) -> None:
     """A recipe's sequence parallelism goes with its tensor parallelism; one that was typed is left to validation."""
     if draft["model.tensor_model_parallel_size"] == 1 and not draft.typed("model.sequence_parallel"):
         draft.derive("model.sequence_parallel", False, "model.tensor_model_parallel_size=1")
+
+
+def _chat(draft: Draft) -> None:
+    """A chat learns its assistant's turns, as a prompt its completion."""
+    loss = "dataset.preprocessing.loss"
+    if draft["dataset.preprocessing.style"] == "chat" and draft[loss] == "completion" and not draft.typed(loss):
+        draft.derive(loss, "assistant", "dataset.preprocessing.style=chat")
+
+
+def _per_token_loss(draft: Draft) -> None:
+    """Where batches hold tokens that are not learnt, the loss is a mean over all that are, on every rank together.
+
+    A mean over micro-batches would weigh a token by how few others its micro-batch has. Megatron Core divides such
+    gradients once all are summed, so no collective may average them.
+    """
+    kind, per_token = draft["dataset.kind"], "model.calculate_per_token_loss"
+    if kind in ROW_KINDS:
+        draft.derive(per_token, True, f"dataset.kind={kind}")
+    elif draft["dataset.eod_mask_loss"]:
+        draft.derive(per_token, True, "dataset.eod_mask_loss=true")
+    if draft[per_token]:
+        draft.derive("ddp.average_in_collective", False, f"{per_token}=true")
+
+
+def _packing(draft: Draft) -> None:
+    """Size of a packed row and the multiple to which its sequences are padded; both follow from the rest."""
+    if not draft["dataset.enable_offline_packing"]:
+        return
+    specs = "dataset.offline_packing_specs"
+    if draft[f"{specs}.packed_sequence_size"] is None:
+        draft.derive(f"{specs}.packed_sequence_size", draft["dataset.seq_length"], "dataset.seq_length")
+    if draft[f"{specs}.pad_seq_to_mult"] is None:
+        needed = alignment(
+            draft["model.tensor_model_parallel_size"],
+            draft["model.context_parallel_size"],
+            draft["model.sequence_parallel"],
+            draft["mixed_precision.fp8"] is not None,
+        )
+        draft.derive(f"{specs}.pad_seq_to_mult", needed, "tensor, context and sequence parallelism")
 
 
 def _interleaved_pipeline(draft: Draft) -> None:

@@ -10,6 +10,7 @@ from trainwright.recipes.device_layer import DeviceKind, apply_device
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.overrides import apply_flags, apply_words
+from trainwright.recipes.ownership import keep_kind, refuse_foreign_fields
 from trainwright.recipes.presets import apply_preset
 from trainwright.recipes.selection import Selection, select
 from trainwright.recipes.validate import validate
@@ -72,15 +73,18 @@ def resolve(
     draft = Draft(selected.recipe.build())
     if selection.dataset is not None:
         apply_preset(draft, selection.dataset, selected.mode)
+    kind = draft["dataset.kind"]
     apply_device(draft, device)
     apply_flags(draft, flags or {})
     apply_words(draft, overrides)
+    keep_kind(draft, kind, selected.mode)
+    refuse_foreign_fields(draft)
     # Bounds first: the arithmetic of deriving must not meet a zero.
     build_config(draft.tree())
     derive(draft, device=device, deterministic=deterministic)
     config = build_config(draft.tree())
     ranks = world_size or selected.recipe.world_size
-    validate(Plan(config, draft, ranks, device))
+    validate(Plan(config, draft, ranks, device, selected.recipe))
     return ResolvedRun(
         config=config,
         recipe=selected.name,

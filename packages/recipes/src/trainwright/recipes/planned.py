@@ -20,22 +20,7 @@ FIELDS_TO_COME = frozenset(
     )
 )
 
-DATASETS_TO_COME = (
-    "energon",
-    "local-jsonl",
-    "local-vlm",
-    "squad",
-    "tulu3",
-    "coderforge",
-    "openmathinstruct2",
-    "openmathinstruct2-thinking",
-    "gsm8k",
-    "cord-v2",
-    "medpix",
-    "raven",
-    "rdr",
-    "llava-video-178k",
-)
+DATASETS_TO_COME = ("energon", "local-vlm", "cord-v2", "medpix", "raven", "rdr", "llava-video-178k")
 
 STEPS_TO_COME = (
     "audio_lm_step",

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.library.gpt import vanilla_gpt_pretrain
-from trainwright.recipes.library.llama import llama32_1b_pretrain
+from trainwright.recipes.library.gpt import vanilla_gpt_pretrain, vanilla_gpt_sft
+from trainwright.recipes.library.llama import llama32_1b_pretrain, llama32_1b_sft
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class Recipe:
     build: Callable[[], ConfigContainer]
     benchmark: bool = False
     """A benchmark recipe owns its dataset and refuses `--dataset`."""
+    packs: bool = True
+    """Its model keeps packed sequences apart (THD attention)."""
+    own: bool = False
+    """Ours: no public recipe has this name."""
 
     @property
     def model(self) -> str:
@@ -47,6 +51,23 @@ RECIPES: tuple[Recipe, ...] = (
         world_size=1,
         hardware="h100",
         build=llama32_1b_pretrain,
+    ),
+    Recipe(
+        name="vanilla_gpt_sft_1gpu_h100_bf16_config",
+        alias="vanilla_gpt_sft_config",
+        task="sft",
+        world_size=1,
+        hardware="h100",
+        build=vanilla_gpt_sft,
+        own=True,
+    ),
+    Recipe(
+        name="llama32_1b_sft_1gpu_h100_bf16_config",
+        alias="llama32_1b_sft_config",
+        task="sft",
+        world_size=1,
+        hardware="h100",
+        build=llama32_1b_sft,
     ),
 )
 

@@ -11,6 +11,8 @@ from trainwright.recipes.library.pretrain import (
     pretrain_optimizer,
     pretrain_scheduler,
 )
+from trainwright.recipes.library.sft import sft_recipe
+from trainwright.recipes.presets import preset_dataset
 
 
 def llama32_1b() -> ModelConfig:
@@ -72,4 +74,16 @@ def llama32_1b_pretrain() -> ConfigContainer:
         rng=RngConfig(seed=1234),
         mixed_precision=MixedPrecisionConfig(bf16=True),
         env_vars=dict(NCCL_ENVIRONMENT),
+    )
+
+
+def llama32_1b_sft() -> ConfigContainer:
+    """Numbers of Megatron Bridge's `llama32_1b_sft_1gpu_h100_bf16_config`: packed SQuAD.
+
+    The vocabulary is that of the published weights, which a run starts from.
+    """
+    return sft_recipe(
+        model=llama32_1b().model_copy(update={"vocab_size": 128_256, "cross_entropy_fusion_impl": "native"}),
+        dataset=preset_dataset("squad", seq_length=4096, enable_offline_packing=True),
+        tokenizer=TokenizerConfig(tokenizer_type="HuggingFaceTokenizer", tokenizer_model="meta-llama/Llama-3.2-1B"),
     )

@@ -10,8 +10,10 @@ from trainwright.recipes.validate import (
     extras,
     model,
     no_effect,
+    packing,
     parallelism,
     profiling,
+    rows,
     schedule,
 )
 from trainwright.recipes.validate.plan import Plan
@@ -24,6 +26,8 @@ RULES: tuple[Rule, ...] = (
     *model.RULES,
     *parallelism.RULES,
     *batches.RULES,
+    *rows.RULES,
+    *packing.RULES,
     *datasets.RULES,
     *schedule.RULES,
     *devices.RULES,

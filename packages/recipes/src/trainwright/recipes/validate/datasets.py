@@ -1,4 +1,4 @@
-"""What the model reads."""
+"""What the model reads, but for rows of text."""
 
 import math
 
@@ -11,6 +11,8 @@ PER_SPLIT = ("train_data_path", "valid_data_path", "test_data_path")
 def data_has_a_source(plan: Plan) -> None:
     """Indexed data names its prefixes, in one of two ways, and mock data names none: never the one for the other."""
     dataset = plan.config.dataset
+    if plan.rows:
+        return
     given = [name for name in ("data_path", *PER_SPLIT) if getattr(dataset, name) is not None]
     for name in given:
         if getattr(dataset, name) in ("", []):
@@ -35,6 +37,8 @@ def data_has_a_source(plan: Plan) -> None:
 def split_has_its_shape(plan: Plan) -> None:
     """Shares for train, validation and test: one to three numbers, not negative, train above zero."""
     dataset, draft = plan.config.dataset, plan.draft
+    if plan.rows:
+        return
     per_split = any(getattr(dataset, name) is not None for name in PER_SPLIT)
     if per_split:
         if draft.typed("dataset.split") and dataset.split is not None:
@@ -63,4 +67,12 @@ def tokenizer_has_its_file(plan: Plan) -> None:
         raise ConfigError(f"tokenizer.tokenizer_model has no effect on {tokenizer.tokenizer_type}")
 
 
-RULES = (data_has_a_source, split_has_its_shape, tokenizer_has_its_file)
+def loader_fits_data(plan: Plan) -> None:
+    """Whole global batches are collated from rows; token streams have one length anyhow."""
+    if plan.config.dataset.dataloader_type == "batch" and not plan.rows:
+        raise ConfigError(
+            f"dataset.dataloader_type=batch is for rows of text; {plan.config.dataset.kind} data takes single or cyclic"
+        )
+
+
+RULES = (data_has_a_source, split_has_its_shape, tokenizer_has_its_file, loader_fits_data)

@@ -13,6 +13,7 @@ HONOURED = frozenset(
         "batch_p2p_sync",
         "bias_activation_fusion",
         "bias_dropout_fusion",
+        "calculate_per_token_loss",
         "cross_entropy_fusion_impl",
         "embedding_init_method_std",
         "glu_linear_offset",

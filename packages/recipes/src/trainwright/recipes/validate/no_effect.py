@@ -80,6 +80,26 @@ def _reads_files(config: ConfigContainer) -> bool:
     return config.dataset.kind != "mock"
 
 
+def _validates_rows(config: ConfigContainer) -> bool:
+    return config.dataset.do_validation
+
+
+def _packs_offline(config: ConfigContainer) -> bool:
+    return config.dataset.enable_offline_packing
+
+
+def _pads(config: ConfigContainer) -> bool:
+    return not (config.dataset.enable_offline_packing or config.dataset.enable_in_batch_packing)
+
+
+def _completes(config: ConfigContainer) -> bool:
+    return config.dataset.preprocessing.style == "prompt-completion"
+
+
+def _chats(config: ConfigContainer) -> bool:
+    return config.dataset.preprocessing.style == "chat"
+
+
 def _overlaps_reduction(config: ConfigContainer) -> bool:
     return config.ddp.overlap_grad_reduce
 
@@ -132,7 +152,31 @@ TABLE: tuple[tuple[tuple[str, ...], Condition, str], ...] = (
     (("validation.eval_iters",), _validates, "validation.eval_interval"),
     (("validation.eval_interval",), _has_validation_batches, "validation.eval_iters above 0"),
     (("validation.eval_interval",), _validates_in_time, "train.train_iters of at least as many updates"),
-    (("dataset.path_to_cache", "dataset.mmap_bin_files"), _reads_files, "--dataset megatron-indexed"),
+    (("validation.eval_interval", "validation.eval_iters"), _validates_rows, "dataset.do_validation=true"),
+    (("dataset.path_to_cache", "dataset.mmap_bin_files"), _reads_files, "a dataset that is read from files"),
+    # Rotary positions enter as differences, which a new count does not change within a document.
+    (("dataset.reset_position_ids",), _learned, "model.position_embedding_type=learned_absolute"),
+    (
+        tuple(
+            f"dataset.preprocessing.{name}"
+            for name in ("prompt_column", "completion_column", "separator", "add_bos", "add_eos")
+        ),
+        _completes,
+        "dataset.preprocessing.style=prompt-completion",
+    ),
+    (
+        tuple(f"dataset.preprocessing.{name}" for name in ("messages_column", "tools_column", "chat_template")),
+        _chats,
+        "dataset.preprocessing.style=chat",
+    ),
+    (
+        tuple(
+            f"dataset.offline_packing_specs.{name}" for name in ("packed_sequence_size", "pad_seq_to_mult", "algorithm")
+        ),
+        _packs_offline,
+        "dataset.enable_offline_packing=true",
+    ),
+    (("dataset.dataset_kwargs.pad_to_max_length",), _pads, "unpacked sequences"),
     (("ddp.bucket_size",), _overlaps_reduction, "ddp.overlap_grad_reduce=true"),
     (("logger.wandb_entity", "logger.wandb_exp_name"), _logs_to_wandb, "logger.wandb_project"),
     (

@@ -1,6 +1,7 @@
 """The grid of ranks against the model and the sequence."""
 
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.packing import alignment
 from trainwright.recipes.validate.plan import Plan
 
 
@@ -41,16 +42,17 @@ def sequence_divides(plan: Plan) -> None:
     model, length = plan.config.model, plan.config.dataset.seq_length
     context, tensor = model.context_parallel_size, model.tensor_model_parallel_size
     # Each context parallel rank takes one piece from the front and one from the back, to balance causal attention.
-    if context > 1 and length % (2 * context):
+    if length % (pieces := alignment(1, context, False, False)):
         raise ConfigError(
-            f"dataset.seq_length={length} is not a multiple of {2 * context} = 2 x "
-            f"model.context_parallel_size={context}"
+            f"dataset.seq_length={length} is not a multiple of {pieces} = 2 x model.context_parallel_size={context}"
         )
-    if model.sequence_parallel and (length // context) % tensor:
+    if length % alignment(tensor, context, model.sequence_parallel, False):
         raise ConfigError(
             f"dataset.seq_length={length} over {context} context parallel ranks is not a multiple of {_tp(tensor)}, "
             f"which sequence parallelism needs"
         )
+    if length % plan.alignment:
+        raise ConfigError(f"dataset.seq_length={length} is not a multiple of {plan.alignment}, which fp8 needs")
 
 
 def layers_fill_stages(plan: Plan) -> None:

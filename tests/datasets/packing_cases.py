@@ -21,12 +21,12 @@ class MadeUp:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def tokenized(self, number: int) -> Tokenized | None:
+    def tokenized(self, number: int) -> Tokenized | str:
         if self._before is not print:
             self._before(number)
         length = self.lengths[number]
         if length == 0:
-            return None
+            return f"line {number}: nothing to learn"
         ids = np.random.RandomState(number).randint(0, 256, size=length)
         return Tokenized(ids.astype(np.int64), np.arange(length) >= max(1, length // 2), cut=number % 3)
 

@@ -52,5 +52,7 @@ def _rows(config: ConfigContainer, tokenizer: Tokenizer, *, valid: bool) -> tupl
 
     built = in_turns(opened)
     if config.dataset.enable_offline_packing:
-        built = at_once(lambda: {name: packed_datasets(part, config, tokenizer) for name, part in built.items()})
+        built = at_once(
+            lambda: {name: packed_datasets(part, config, tokenizer, progress=True) for name, part in built.items()}
+        )
     return built["train"], built.get("valid")

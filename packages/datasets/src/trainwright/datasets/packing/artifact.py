@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Part of the fingerprint: another layout is another artifact."""
 DESCRIPTION = "artifact.json"
+NAMED = 3
+"""Samples left out of which the description says why; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class ArtifactWriter:
         self._lengths: list[np.ndarray] = []
         self._numbers: list[np.ndarray] = []
         self._counts = {"supervised_tokens": 0, "truncated_sequences": 0, "truncated_tokens": 0}
+        self._left_out: list[str] = []
         self.sequences = 0
 
     def __enter__(self) -> Self:
@@ -90,6 +93,7 @@ class ArtifactWriter:
         self._lengths.append(encoded.lengths)
         self._numbers.append(encoded.numbers)
         self.sequences += len(encoded.lengths)
+        self._left_out += encoded.left_out[: NAMED - len(self._left_out)]
         self._counts["supervised_tokens"] += int(encoded.learn.sum())
         self._counts["truncated_sequences"] += int((encoded.truncated > 0).sum())
         self._counts["truncated_tokens"] += int(encoded.truncated.sum())
@@ -117,7 +121,7 @@ class ArtifactWriter:
         described = {"tokens": (self._dtype, ids), "learn": ("bool", ids)}
         described |= {name: ("int64", len(array)) for name, array in arrays.items()}
         self._close()
-        text = json.dumps({**description, **self._counts, "arrays": described}, indent=1)
+        text = json.dumps({**description, **self._counts, "left_out": self._left_out, "arrays": described}, indent=1)
         (self._folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
     def __exit__(

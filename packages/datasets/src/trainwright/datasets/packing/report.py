@@ -33,6 +33,8 @@ class Efficiency:
     truncated_sequences: int
     truncated_tokens: int
     """Ids that were cut off because a sequence was longer than `dataset.seq_length`."""
+    left_out: tuple[str, ...]
+    """Why the first of the samples that were left out were."""
 
     @property
     def kept(self) -> float:
@@ -62,6 +64,7 @@ def efficiency(dataset: PackedDataset) -> Efficiency:
         rest_padding=len(dataset) * dataset.size - padded,
         truncated_sequences=artifact.description["truncated_sequences"],
         truncated_tokens=artifact.description["truncated_tokens"],
+        left_out=tuple(artifact.description["left_out"]),
     )
 
 
@@ -70,14 +73,16 @@ def lines(found: Efficiency) -> list[str]:
     places = found.rows * found.row_size
     rows = {
         "rows": f"{found.rows:,} of {found.row_size:,} tokens, {found.sequences_in_a_row:.1f} sequences each",
-        "sequences": f"{found.sequences:,}, each padded to a multiple of {found.alignment}"
-        + f"; {found.samples - found.sequences:,} samples left out" * (found.samples > found.sequences),
+        "sequences": f"{found.sequences:,}, each padded to a multiple of {found.alignment}",
         "kept": f"{found.kept:.2%} of all places: {found.tokens:,} tokens, {found.supervised_tokens:,} of them learnt",
         "padding": f"{1 - found.kept:.2%}: {found.alignment_padding:,} tokens behind sequences, "
         f"{found.rest_padding:,} at the ends of rows",
         "truncated": f"{found.truncated_sequences:,} sequences by {found.truncated_tokens:,} tokens in all",
         "unpacked": f"{found.sequences * found.row_size / places:.1f} times as many places, a row for each sequence",
     }
+    if found.left_out:
+        missing, reasons = found.samples - found.sequences, "; ".join(found.left_out)
+        rows["left out"] = f"{missing:,} samples: {reasons}" + "; ..." * (missing > len(found.left_out))
     return [f"{name:<10}  {text}" for name, text in rows.items()]
 
 

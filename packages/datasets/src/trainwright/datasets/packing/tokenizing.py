@@ -26,8 +26,8 @@ class Sequences(Protocol):
 
     def __len__(self) -> int: ...
 
-    def tokenized(self, number: int) -> Tokenized | None:
-        """A whole sequence; None for a row that is left out."""
+    def tokenized(self, number: int) -> Tokenized | str:
+        """A whole sequence, or why its row is left out."""
         ...
 
 
@@ -45,6 +45,8 @@ class Encoded:
     """The sample that each is: int64, shape [sequences]."""
     truncated: np.ndarray
     """Ids cut off each: int64, shape [sequences]."""
+    left_out: tuple[str, ...]
+    """Why, for each sample that is not here."""
 
 
 def encode(dataset: Sequences, samples: range) -> Encoded:
@@ -55,13 +57,15 @@ def encode(dataset: Sequences, samples: range) -> Encoded:
     """
     import numpy as np
 
-    kept = [(number, found) for number in samples if (found := dataset.tokenized(number)) is not None]
+    all_found = [(number, dataset.tokenized(number)) for number in samples]
+    kept = [(number, found) for number, found in all_found if not isinstance(found, str)]
     return Encoded(
         np.concatenate([np.empty(0, dtype=np.int32), *(found.ids for _, found in kept)]).astype(np.int32),
         np.concatenate([np.empty(0, dtype=bool), *(found.learn for _, found in kept)]),
         np.array([len(found.ids) for _, found in kept], dtype=np.int64),
         np.array([number for number, _ in kept], dtype=np.int64),
         np.array([found.cut for _, found in kept], dtype=np.int64),
+        tuple(found for _, found in all_found if isinstance(found, str)),
     )
 
 

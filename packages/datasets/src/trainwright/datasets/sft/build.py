@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -21,9 +22,6 @@ from trainwright.datasets.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from trainwright.recipes.config import ConfigContainer
-
-
-_LOG = logging.getLogger("trainwright.datasets")
 
 
 class Samples(Protocol):
@@ -117,9 +115,14 @@ def packed_datasets(
     from trainwright.datasets.packing.offline import packed
 
     folder = cache_of(config.dataset).folder
-    say = say or _LOG.info
+    say = say or _said_by_one_rank
     parts = [
         packed(part, config, tokenizer, opened.split, folder=folder, workers=workers, progress=progress, say=say)
         for part in opened.parts
     ]
     return RunDataset(parts, opened.weights, opened.split, opened.padding)
+
+
+def _said_by_one_rank(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)

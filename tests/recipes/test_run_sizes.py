@@ -4,7 +4,7 @@ That the count equals the model that is built is held by a test of the runner, w
 """
 
 import pytest
-from recipes_runs import LLAMA, run
+from recipes_runs import LLAMA, PACKED, run
 
 from trainwright.recipes import ConfigError, ResolvedRun, estimate
 
@@ -28,6 +28,13 @@ def test_samples_and_tokens_are_those_of_the_whole_run() -> None:
     sizes = estimate(run(recipe=LLAMA, device="cuda"))
     assert sizes.samples == 1_168_251 * 512
     assert sizes.tokens == 1_168_251 * 512 * 8192
+
+
+def test_a_packed_row_is_a_sample() -> None:
+    packed = run("dataset.offline_packing_specs.packed_sequence_size=8192", recipe=PACKED, device="cuda")
+    assert (estimate(packed).samples, estimate(packed).tokens) == (1000 * 8, 1000 * 8 * 8192)
+    unpacked = run("dataset.enable_offline_packing=false", recipe=PACKED, device="cuda")
+    assert estimate(unpacked).tokens == 1000 * 8 * 4096
 
 
 @pytest.mark.parametrize("words", [(), ("model.share_embeddings_and_output_weights=false",)])

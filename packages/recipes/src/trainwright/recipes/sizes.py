@@ -23,8 +23,9 @@ class Estimate:
     optimizer_bytes: int
     """Moments, and 32-bit master weights where the model trains in 16 bits."""
     samples: int
-    """Sequences of the whole run."""
+    """Sequences of the whole run, or packed rows."""
     tokens: int
+    """Of full sequences and rows; rows of text are shorter, by how much only their data tells."""
 
     @property
     def bytes_per_rank(self) -> int:
@@ -59,6 +60,13 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
 
 def row_length(config: ConfigContainer) -> int:
     """Positions of one sample as a run counts them: of a row packed beforehand, else of a sequence."""
+    dataset = config.dataset
+    packed = dataset.offline_packing_specs.packed_sequence_size if dataset.enable_offline_packing else None
+    return packed or dataset.seq_length
+
+
+def _sample_length(config: ConfigContainer) -> int:
+    """Tokens of one sample of the global batch, where it is full."""
     dataset = config.dataset
     packed = dataset.offline_packing_specs.packed_sequence_size if dataset.enable_offline_packing else None
     return packed or dataset.seq_length

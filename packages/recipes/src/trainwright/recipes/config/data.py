@@ -50,7 +50,7 @@ class PreprocessingConfig(Section):
     completion_column: str = "output"
     """Prompt-completion only."""
     separator: str = " "
-    """Between prompt and completion; counts as prompt. Prompt-completion only."""
+    """Between prompt and completion; learnt with the completion. Prompt-completion only."""
     truncation_side: Literal["right", "left"] = "right"
     """The end at which a sequence that is too long is cut. `left`: prompt first, the completion only after it."""
     add_bos: bool = False

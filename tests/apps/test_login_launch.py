@@ -105,7 +105,7 @@ def test_words_of_run_recipe_pass_untouched(before: list[str], after: list[str],
         result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
     assert launched.call_args.args == ((*before, *end),)
-    assert launched.call_args.kwargs == {"nproc_per_node": 2, "dry_run": False, "check": True}
+    assert launched.call_args.kwargs["nproc_per_node"] == 2
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 75])

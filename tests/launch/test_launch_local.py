@@ -179,6 +179,8 @@ def test_launch_json_says_what_was_started(programs: Path) -> None:
     assert record["argv"][-len(words) :] == words
     assert record["nproc_per_node"] == 2
     assert record["cwd"] == str(programs.parent)
+    assert record["executor"] == "local"
+    assert record["launcher"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT], ids=lambda number: number.name)

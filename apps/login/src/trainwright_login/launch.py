@@ -50,7 +50,8 @@ def _local(settings: Settings, words: Sequence[str]) -> int:
         _print_settings(settings)
         print(f"\nthe command:\n  {local_job(words, nproc_per_node=number).command_line}")
         return 0
-    return launch_local(words, nproc_per_node=number, dry_run=settings.dry_run, check=settings.preflight is not False)
+    check = settings.preflight is not False
+    return launch_local(words, nproc_per_node=number, dry_run=settings.dry_run, check=check, settings=settings)
 
 
 def _slurm(settings: Settings, words: Sequence[str]) -> int:

@@ -1,6 +1,5 @@
 """The `local` executor: run-recipe on this machine, under torchrun where there is more than one rank."""
 
-import json
 import os
 import re
 import secrets
@@ -8,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from trainwright.launch import record
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.local_job import LocalJob, Programs, render_local
 from trainwright.launch.settings import Settings
@@ -48,12 +48,19 @@ def local_job(words: Sequence[str], *, nproc_per_node: int) -> LocalJob:
     )
 
 
-def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = False, check: bool = True) -> int:
+def launch_local(
+    words: Sequence[str],
+    *,
+    nproc_per_node: int,
+    dry_run: bool = False,
+    check: bool = True,
+    settings: Settings | None = None,
+) -> int:
     """Run run-recipe's `words` on `nproc_per_node` ranks of this machine and return the run's own exit code.
 
     0 done, 1 the run failed, 2 refused before the first step, 75 stopped early in good order. Unless `check` is false,
     `run-recipe --dry-run` checks everything before any rank is started. With `dry_run` the command is printed and not
-    run.
+    run. `settings` are for the record.
 
     Raises `LaunchError` as `local_job` does.
     """
@@ -64,7 +71,7 @@ def launch_local(words: Sequence[str], *, nproc_per_node: int, dry_run: bool = F
     if dry_run:
         print(job.command_line)
         return 0
-    return run(job)
+    return run(job, settings)
 
 
 def find_programs() -> Programs:
@@ -93,9 +100,11 @@ def refusal(job: LocalJob) -> int:
     return done.returncode if done.returncode >= 0 else FAILED
 
 
-def run(job: LocalJob) -> int:
+def run(job: LocalJob, settings: Settings | None = None) -> int:
     """Carry the job out; see `launch_local` for the exit codes."""
-    take_back = _write_launch_record(job)
+    about = record.content("local", job.words, cwd=job.cwd, settings=settings)
+    added = {"argv": list(job.argv), "nproc_per_node": job.nproc_per_node, "environment": dict(job.environment)}
+    take_back = record.write_record(job.run_dir, {**about, **added})
     with tempfile.TemporaryDirectory(prefix="trainwright-") as scratch:
         status_file = Path(scratch) / "status.json"
         outcome = supervise(job.argv, environment={**job.environment, STATUS_FILE: str(status_file)}, cwd=job.cwd)
@@ -104,39 +113,6 @@ def run(job: LocalJob) -> int:
     if code == REFUSED:
         take_back()
     return code
-
-
-def _write_launch_record(job: LocalJob) -> Callable[[], None]:
-    """Write `launch.json` into the run directory; returns what undoes it, for a run that never began."""
-    made = not job.run_dir.exists()
-    record = {
-        "executor": "local",
-        "argv": job.argv,
-        "words": job.words,
-        "nproc_per_node": job.nproc_per_node,
-        "environment": job.environment,
-        "cwd": str(job.cwd),
-        "launched_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    target = job.run_dir / "launch.json"
-    beside = target.with_name(f"launch.json.{os.getpid()}")
-    try:
-        job.run_dir.mkdir(parents=True, exist_ok=True)
-        previous = target.read_bytes() if target.exists() else None
-        beside.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8", errors="surrogateescape")
-        beside.replace(target)
-    except OSError as error:
-        raise LaunchError(f"{job.run_dir}: cannot write the run directory: {error.strerror}") from error
-
-    def take_back() -> None:
-        if made and not (job.run_dir / "run.json").exists():
-            shutil.rmtree(job.run_dir)
-        elif previous is None:
-            target.unlink()
-        else:
-            target.write_bytes(previous)
-
-    return take_back
 
 
 def _exit_code(job: LocalJob, outcome: Outcome, status: Status | None) -> int:

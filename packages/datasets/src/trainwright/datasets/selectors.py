@@ -15,9 +15,8 @@ class Selector:
     kind: str
     modes: tuple[str, ...]
     reads: str
-    hub_id: str | None
-    """Where the rows are published; null for data of the user's own."""
-    licence: str | None
+    hub_id: str | None = None
+    licence: str | None = None
     """A note; the dataset's card decides."""
 
 

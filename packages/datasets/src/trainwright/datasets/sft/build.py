@@ -33,6 +33,10 @@ class Samples(Protocol):
 
     def __getitem__(self, number: int) -> Any: ...
 
+    def where(self, number: int) -> tuple[str, ...]:
+        """The rows that a sample is made of."""
+        ...
+
 
 class RunDataset:
     """What one split of a run reads: one or more sources, and the order of their samples."""
@@ -58,6 +62,11 @@ class RunDataset:
         part, inner = self._place(number)
         if isinstance(part, SftDataset):
             part.check(inner)
+
+    def where(self, number: int) -> tuple[str, ...]:
+        """The rows that a sample is made of, such as "training.jsonl line 17"."""
+        part, inner = self._place(number)
+        return part.where(inner)
 
     def why_skipped(self, number: int) -> str:
         """Where the row is and what is wrong with it, after its sample was None."""

@@ -58,6 +58,10 @@ class SftDataset:
                 return message
             raise type(error)(message) from None
 
+    def where(self, number: int) -> tuple[str, ...]:
+        """The row that a sample is made of."""
+        return (self.rows.where(number),)
+
     def check(self, number: int) -> None:
         """Read a row and its columns, and make no ids of it. Raises DataError as above."""
         try:

@@ -21,7 +21,7 @@ from trainwright.datasets.errors import DataError
 from trainwright.datasets.index_cache import IndexCache
 from trainwright.datasets.prepare.inputs import Compression
 from trainwright.datasets.prepare.reading import decompressed
-from trainwright.datasets.sft.rows import BrokenRow, Row
+from trainwright.datasets.sft.rows import BrokenRow, Row, Rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +83,45 @@ class JsonlRows:
         return b"".join(parts)
 
 
+class ListRows:
+    """The objects of a JSON list, which has to be read whole."""
+
+    def __init__(self, path: Path, plain: Path) -> None:
+        self._name = str(path)
+        try:
+            data = plain.read_bytes()
+            self._objects = json.loads(data.decode("utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{path}: no JSON that can be read: {reason}") from None
+        self.fingerprint = hashlib.sha256(data).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __getitem__(self, number: int) -> Row:
+        return _object(self._objects[number])
+
+    def where(self, number: int) -> str:
+        return f"{self._name} item {number + 1}"
+
+
+def json_rows(path: Path, cache: IndexCache) -> Rows:
+    """The rows of a JSON file: an object on each line, or one list of objects.
+
+    Raises:
+        DataError: a file that cannot be read.
+    """
+    plain = _plain_file(path, cache)
+    try:
+        with plain.open("rb") as stream:
+            begin = stream.read(_BLOCK_BYTES).removeprefix(_BOM).lstrip(_SPACE)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from error
+    one_list = begin.startswith(b"[") and ".jsonl" not in path.suffixes
+    return ListRows(path, plain) if one_list else JsonlRows(path, cache)
+
+
 def parse_object(line: bytes) -> Row:
     """The JSON object of a line. Raises BrokenRow."""
     try:
@@ -95,9 +134,13 @@ def parse_object(line: bytes) -> Row:
         raise BrokenRow("no JSON object that can be read: it is nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits
         raise BrokenRow(f"no JSON object that can be read: {error}") from None
-    if not isinstance(row, dict):
-        raise BrokenRow(f"a JSON {_KINDS.get(type(row), 'value')} and no object")
-    return row
+    return _object(row)
+
+
+def _object(value: Any) -> Row:
+    if not isinstance(value, dict):
+        raise BrokenRow(f"a JSON {_KINDS.get(type(value), 'value')} and no object")
+    return value
 
 
 _KINDS = {list: "list", str: "string", int: "number", float: "number", bool: "truth value", type(None): "null"}
@@ -159,6 +202,18 @@ def _publish(path: Path, blocks: Iterator[bytes]) -> None:
         scratch.rename(path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def content_sha256(path: Path, cache: IndexCache) -> str:
+    """SHA-256 of a file, computed once for each state that it is in."""
+    import numpy as np
+
+    def build() -> tuple[np.ndarray]:
+        with path.open("rb") as stream:
+            return (np.frombuffer(hashlib.file_digest(stream, "sha256").digest(), dtype=np.uint8),)
+
+    (found,) = cache.arrays({"index": "content, 1", **file_state(path)}, ("sha256",), build)
+    return bytes(found).hex()
 
 
 def _line_index(file: Path, name: str, cache: IndexCache) -> tuple[np.ndarray, str]:

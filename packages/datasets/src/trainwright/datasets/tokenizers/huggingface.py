@@ -34,6 +34,11 @@ class HuggingFaceTokenizer(Tokenizer):
         self.bos = self._tokenizer.bos_token_id
         self.unique_identifiers = {"class": "HuggingFaceTokenizer", "sha256": self._fingerprint(path), "eod": self.eod}
 
+    @property
+    def wrapped(self) -> Any:
+        """The tokenizer of transformers, whose chat template and special tokens fine-tuning reads."""
+        return self._tokenizer
+
     def tokenize(self, text: str) -> list[int]:
         if self._rust is not None:
             fast: list[int] = self._rust.encode_batch_fast([text], add_special_tokens=False)[0].ids

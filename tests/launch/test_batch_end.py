@@ -220,7 +220,12 @@ def test_a_job_stopped_from_outside_is_never_put_back(node: Node) -> None:
     node.words = ("--max-requeues=1",)
     ready = node.place / "ready"
     (node.place / "does").write_text(
-        f"stop() {{ sleep 0.1; exit 75; }}; trap stop TERM; echo $$ > '{ready}.new'; mv '{ready}.new' '{ready}'; while :; do sleep 0.02; done"
+        f"""
+        stop() {{ sleep 0.1; exit 75; }}
+        trap stop TERM
+        echo $$ > '{ready}.new' && mv '{ready}.new' '{ready}'
+        while :; do sleep 0.02; done
+        """
     )
     process = node.start()
     for _ in range(3000):

@@ -16,7 +16,10 @@ from trainwright.launch.srun_arguments import check_srun_arguments
         ("exclusive=true;hold=true", {"exclusive": True, "hold": True}),
         ("exclusive=True", {"exclusive": "True"}),
         ("a-b=1;a_b=1", {"a_b": "1"}),
-        ("gpus=8;ntasks=2;container=x;time-min=5", {"gpus": "8", "ntasks": "2", "container": "x", "time_min": "5"}),
+        (
+            "gpus=8;ntasks=2;container=x;time-min=5;wait-all-nodes=1",
+            {"gpus": "8", "ntasks": "2", "container": "x", "time_min": "5", "wait_all_nodes": "1"},
+        ),
         ('comment=it\'s "日本" $HOME #x', {"comment": 'it\'s "日本" $HOME #x'}),
     ],
 )
@@ -46,6 +49,7 @@ def test_parameters_are_taken_apart(text: str, params: dict[str, str | bool] | N
         ("job-name=x", "job-name is set by the launcher: use --experiment-name"),
         ("output=x", "output is set by the launcher"),
         ("requeue=true", "requeue is set by the launcher: use --max-requeues"),
+        ("wait=true", "wait is set by the launcher: use --wait"),
         ("export=ALL", "export is set by the launcher: use --env"),
         ("container-mounts=/a", "container-mounts is set by the launcher: use --mount"),
         ("container-name=x", "container-name is set by the launcher"),

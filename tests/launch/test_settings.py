@@ -201,6 +201,7 @@ def test_the_job_is_named_after_the_recipe_unless_it_is_said(words: tuple[str, .
         ("--env=1A", "--env 1A: not the name of a variable: letters, digits and `_`, and no digit at the beginning"),
         ("--env=A,B", "--env A,B: not the name of a variable: letters, digits and `_`, and no digit at the beginning"),
         ("--env=PATH", "--env PATH: the image's own must stay: programs are looked up in the container"),
+        ("--env=PWD", "--env PWD: bash gives it another value in the job's script, so yours would be lost"),
         ("--env=NOT_SET", "--env NOT_SET: not set here, so there is nothing to forward; export it first"),
         (
             "--mount=/a:",
@@ -311,9 +312,11 @@ def test_an_executor_names_what_it_does_not_use() -> None:
     )
 
 
-def test_local_needs_nothing_of_slurm() -> None:
+def test_local_needs_nothing_of_slurm(hops: Path) -> None:
     """And its ranks have two names that may not contradict each other."""
     assert settings_of("--executor=local", *RECIPE).nproc_per_node is None
+    site = read_cluster(hops, "hops")
+    assert settings_of("--executor=local", *RECIPE, cluster=site).notes == ()
     assert settings_of("--executor=local", "--gpus-per-node=2", "--nproc-per-node=2", *RECIPE).nproc_per_node == 2
     message = refused("--executor=local", "--gpus-per-node=2", "--nproc-per-node=3", *RECIPE)
     assert message == "--nproc-per-node 3 and --gpus-per-node 2 both say how many ranks run here: give one"

@@ -105,12 +105,15 @@ def effective(
     settings = Settings(**draft.values, origins=defaults | draft.origins)
     _check_required(settings, typed)
     _check_together(settings)
-    return replace(settings, notes=(*draft.notes, *_unused(settings, typed)))
+    # What a site forwards matters only where something is forwarded.
+    forwarding = () if settings.kind == "local" else draft.notes
+    return replace(settings, notes=(*forwarding, *_unused(settings, typed)))
 
 
 def show(settings: Settings) -> str:
     """Every value in effect and its origin, a line each; names of forwarded variables stand without their values."""
-    rows = [row for option in one_a_destination(OPTIONS) for row in _rows(option, settings)]
+    shown = [option for option in one_a_destination(OPTIONS) if option.dest not in ("show", "help")]
+    rows = [row for option in shown for row in _rows(option, settings)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for name, value, origin in rows)
 

@@ -19,6 +19,8 @@ OWNED: Mapping[str, str] = {
     "export": "--env",
     "signal": "--signal",
     "requeue": "--max-requeues",
+    "wait": "--wait",
+    "test_only": "--dry-run",
     "container_image": "--container-image",
     "container_mounts": "--mount",
     "container_env": "--env",

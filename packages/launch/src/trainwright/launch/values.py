@@ -8,6 +8,7 @@ MEMORY_CLOCK_VR200 = 4752
 """MHz. What VR200 benchmark recipes are tuned at."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BASH_OWN = frozenset({"_", "BASHOPTS", "PPID", "PWD", "SHELLOPTS", "SHLVL"})
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d(:\d\d)?)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -105,6 +106,8 @@ def variable(text: str) -> str:
         raise ValueError("not the name of a variable: letters, digits and `_`, and no digit at the beginning")
     if text == "PATH":
         raise ValueError("the image's own must stay: programs are looked up in the container")
+    if text in _BASH_OWN:
+        raise ValueError("bash gives it another value in the job's script, so yours would be lost")
     return text
 
 

@@ -73,7 +73,7 @@ def inspect(
     own = read_counters(place)
     held = read_tensors(place)
     print(place)
-    print("  " + ", ".join(f"{name} {value:,}" for name, value in own["progress"].items()))
+    print("  " + ", ".join(f"{name} {value:,}" for name, value in own["progress"].items() if isinstance(value, int)))
     print("  written at " + ", ".join(f"{name} {value}" for name, value in own["topology"].items()))
     for part in ("model", "optimizer"):
         members = [tensor for tensor in held if tensor.part == part]

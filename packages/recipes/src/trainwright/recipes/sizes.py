@@ -65,13 +65,6 @@ def row_length(config: ConfigContainer) -> int:
     return packed or dataset.seq_length
 
 
-def _sample_length(config: ConfigContainer) -> int:
-    """Tokens of one sample of the global batch, where it is full."""
-    dataset = config.dataset
-    packed = dataset.offline_packing_specs.packed_sequence_size if dataset.enable_offline_packing else None
-    return packed or dataset.seq_length
-
-
 def padded_vocabulary(model: ModelConfig, vocab_size: int) -> int:
     """Rows of the embedding: `vocab_size` rounded up so that every tensor parallel rank holds as many.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainwright.recipes.presets import ROW_KINDS
 from trainwright.runner.errors import RunRefused
 
 if TYPE_CHECKING:
@@ -19,13 +20,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """What a validation reads."""
+
+    start: Callable[[], Iterator[Batch]]
+    """Micro-batches of this rank from the first on, so that every validation sees the same."""
+    global_batches: int
+    """How many of them a validation takes."""
+
+
+@dataclass(frozen=True)
 class Data:
     """Micro-batches of this rank, already on its device."""
 
     train: Iterator[Batch]
-    validation: Callable[[], Iterator[Batch]]
-    """Starts the held-out data anew."""
+    held_out: HeldOut | None
     samples_per_epoch: int | None
+    digest: str | None
+    """Of the rows that are trained on and all that makes sequences of them; null for token streams."""
 
 
 def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
@@ -60,12 +72,11 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
     from megatron.core.utils import get_model_config
 
     ddp = config.ddp
-    per_token = divides_by_all_tokens(chunks, config)
     settings = DistributedDataParallelConfig(
         grad_reduce_in_fp32=ddp.grad_reduce_in_fp32,
         overlap_grad_reduce=ddp.overlap_grad_reduce,
         overlap_param_gather=ddp.overlap_param_gather,
-        average_in_collective=ddp.average_in_collective and not per_token,  # sums are divided when all are there
+        average_in_collective=ddp.average_in_collective,
         use_distributed_optimizer=ddp.use_distributed_optimizer,
         bucket_size=ddp.bucket_size,
     )
@@ -75,20 +86,6 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
         DistributedDataParallel(get_model_config(chunk), settings, chunk, disable_bucketing=number > 0)
         for number, chunk in enumerate(chunks)
     ]
-
-
-def divides_by_all_tokens(chunks: list[torch.nn.Module], config: ConfigContainer) -> bool:
-    """Whether the loss of an update is one mean over all its supervised tokens; tells Megatron so.
-
-    Otherwise it is a mean over the means of micro-batches, and of the parts of context parallel ranks. That is the same
-    only while all of them hold equally many supervised tokens: masked ones would make it depend on the topology.
-    """
-    from megatron.core.utils import get_model_config
-
-    model_config = get_model_config(chunks[0])
-    if config.dataset.eod_mask_loss:
-        model_config.calculate_per_token_loss = True
-    return bool(model_config.calculate_per_token_loss)
 
 
 def _is_not_about_layout(record: logging.LogRecord) -> bool:
@@ -128,13 +125,13 @@ def build_data(resolved: ResolvedRun, tokenizer: Any, device: Device, *, consume
 
     config = resolved.config
     validation = config.validation
-    held_out = validation.eval_iters * config.train.global_batch_size if validation.eval_interval else 0
+    valid_samples = validation.eval_iters * config.train.global_batch_size if validation.eval_interval else 0
     try:
         train, valid = build_datasets(
             config,
             tokenizer,
             train_samples=config.train.train_iters * config.train.global_batch_size,
-            valid_samples=held_out,
+            valid_samples=valid_samples,
         )
     except DataError as error:
         raise RunRefused(str(error)) from None
@@ -157,6 +154,18 @@ def build_data(resolved: ResolvedRun, tokenizer: Any, device: Device, *, consume
             yield from loader(dataset, consumed % usable)
             consumed = 0
 
-    cyclic = config.dataset.dataloader_type == "cyclic"
-    batches = loader(train, consumed_samples) if cyclic else again_and_again(train, consumed_samples)
-    return Data(batches, lambda: loader(valid, 0), getattr(train, "samples_per_epoch", None))
+    rows = config.dataset.kind in ROW_KINDS
+    endless = rows or config.dataset.dataloader_type == "cyclic"
+    return Data(
+        train=loader(train, consumed_samples) if endless else again_and_again(train, consumed_samples),
+        held_out=HeldOut(lambda: loader(valid, 0), validation_batches(config, valid)) if valid is not None else None,
+        samples_per_epoch=getattr(train, "samples_per_epoch", None),
+        digest=train.fingerprint if rows else None,
+    )
+
+
+def validation_batches(config: ConfigContainer, held_out: Any) -> int:
+    """Global batches of a validation: `validation.eval_iters`, of rows no more than hold them all once."""
+    if config.dataset.kind not in ROW_KINDS:
+        return config.validation.eval_iters
+    return min(config.validation.eval_iters, -(-len(held_out) // config.train.global_batch_size))

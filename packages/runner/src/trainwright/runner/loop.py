@@ -16,6 +16,7 @@ from trainwright.runner.validation import validate
 
 if TYPE_CHECKING:
     from trainwright.runner.batches import Batch
+    from trainwright.runner.build import HeldOut
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.profiling import Profiler
     from trainwright.runner.progress import Progress
@@ -31,8 +32,8 @@ class Session:
     run_dir: Path
     progress: Progress
     train_batches: Iterator[Batch]
-    validation_batches: Callable[[], Iterator[Batch]]
-    """Starts the held-out data anew, so that every validation sees the same."""
+    held_out: HeldOut | None
+    """Null where nothing is held out."""
     saver: Saver
     stop: StopRequest
     profiler: Profiler
@@ -96,21 +97,21 @@ def record(session: Session, update: Update) -> None:
     skips = session.progress.consecutive_skips
     if skips >= train.max_consecutive_skipped_updates:
         raise Diverged(
-            f"{skips} updates in a row were skipped, because loss or gradients are not finite "
-            f"(train.max_consecutive_skipped_updates={train.max_consecutive_skipped_updates})"
+            f"{skips} updates in a row were skipped, because loss or gradients are not finite, or for want of tokens "
+            f"to learn (train.max_consecutive_skipped_updates={train.max_consecutive_skipped_updates})"
         )
 
 
 def run_validation(session: Session) -> None:
     """Measure the loss on held-out data, if there is any; given up when the run is to stop."""
-    iterations = session.trainer.resolved.config.validation.eval_iters
-    if not iterations:
+    held_out = session.held_out
+    if held_out is None:
         return
     started = time.perf_counter()
     loss = validate(
         session.trainer,
-        session.validation_batches(),
-        iterations,
+        held_out.start(),
+        held_out.global_batches,
         stop_requested=lambda: session.stop.reason is not None,
     )
     seconds = time.perf_counter() - started

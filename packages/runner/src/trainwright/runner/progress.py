@@ -17,6 +17,8 @@ class Progress:
     tokens: int = 0
     """Nominal positions of all attempted updates, padding included."""
     consecutive_skips: int = 0
+    data: str | None = None
+    """Digest of the rows that are trained on; null where the configuration alone says what is read."""
 
     def count(self, *, applied: bool, samples: int, tokens: int) -> None:
         """Count one attempted update."""
@@ -29,6 +31,6 @@ class Progress:
             self.skipped_updates += 1
             self.consecutive_skips += 1
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, int | str | None]:
         """What a checkpoint holds of it."""
         return asdict(self)

@@ -12,7 +12,27 @@ from trainwright.runner.errors import RunRefused
 from trainwright.runner.progress import Progress
 
 if TYPE_CHECKING:
+    from trainwright.recipes.config.running import CheckpointConfig
     from trainwright.runner.step import Trainer
+
+
+def same_data(progress: Progress, digest: str | None, checkpoint: CheckpointConfig) -> list[str]:
+    """Note which rows are trained on, and find out whether they are those that the checkpoint was trained on.
+
+    Returns what to tell where they are not and need not be: after the start from another run's checkpoint.
+
+    Raises:
+        RunRefused: this run's own rows have changed, so that it cannot go on where it was.
+    """
+    before, progress.data = progress.data, digest
+    if before is None or digest is None or before == digest:
+        return []
+    if preflight.own_step(checkpoint) is None:
+        return ["the rows are not those that the checkpoint was trained on; they are read from where it stood"]
+    raise RunRefused(
+        "the training rows, their packing or the tokenizer are not what this run began with. Bring them back, or start "
+        f"a new run: another --run-dir, and checkpoint.load={checkpoint.save}"
+    )
 
 
 def restore(trainer: Trainer) -> tuple[Progress, list[str]]:

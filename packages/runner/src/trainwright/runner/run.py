@@ -155,15 +155,15 @@ def prepare(
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.loop import Session
     from trainwright.runner.profiling import Profiler
-    from trainwright.runner.resume import restore
+    from trainwright.runner.resume import restore, same_data
     from trainwright.runner.telemetry import Telemetry, Totals
 
     config = resolved.config
     trainer, tokenizer = build_trainer(resolved, device)
     progress, remarks = restore(trainer)
-    for remark in remarks:
-        say(here, remark)
     data = build_data(resolved, tokenizer, device, consumed_samples=progress.consumed_samples)
+    for remark in (*remarks, *same_data(progress, data.digest, config.checkpoint)):
+        say(here, remark)
     rank_zero_first(lambda: directory.create(run_dir, config), here)
 
     def open_telemetry() -> Telemetry:
@@ -180,7 +180,7 @@ def prepare(
         run_dir=run_dir,
         progress=progress,
         train_batches=data.train,
-        validation_batches=data.validation,
+        held_out=data.held_out,
         saver=Saver(trainer, CheckpointFolder(Path(str(config.checkpoint.save))), here),
         stop=stop_request,
         profiler=Profiler(config, run_dir, here.rank, telemetry),

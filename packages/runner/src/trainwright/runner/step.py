@@ -36,13 +36,13 @@ class Trainer:
 class Update:
     """One attempted update, the same numbers on every rank."""
 
-    loss: float
-    """Mean over the supervised tokens of the global batch, in nats."""
+    loss: float | None
+    """Mean over the supervised tokens of the global batch, in nats; null where there are none."""
     supervised_tokens: int
     flops: float
     """Floating point operations, over all ranks."""
-    grad_norm: float
-    """Of the whole gradient before clipping; not finite when the update was skipped for it."""
+    grad_norm: float | None
+    """Of the whole gradient before clipping; not finite when the update was skipped for it, null without a loss."""
     applied: bool
     clipped: bool
     seconds: float
@@ -55,7 +55,8 @@ class Update:
 def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bool = False) -> Update:
     """Attempt one update of the model.
 
-    Nothing is applied when the loss or the gradient is not finite.
+    Nothing is applied when the loss or the gradient is not finite, or when no token was to be learnt: such an update
+    would still decay weights and move by old momentum.
 
     Raises:
         Diverged: the loss is not finite and `train.check_for_nan_in_loss` is on.
@@ -64,13 +65,15 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
     losses = forward_backward(trainer, batches, forward_only=False)
     whole = reduce_over_ranks(losses, stop_requested, trainer.device)
     loss = whole.loss
-    if not math.isfinite(loss) and trainer.resolved.config.train.check_for_nan_in_loss:
+    if loss is not None and not math.isfinite(loss) and trainer.resolved.config.train.check_for_nan_in_loss:
         raise Diverged(
             f"the loss is {loss}, nothing was applied (train.check_for_nan_in_loss=false skips such updates)"
         )
     rates = learning_rates(trainer.optimizer)
     loss_scale = float(trainer.optimizer.get_loss_scale())
-    applied, grad_norm = apply_gradients(trainer, loss_is_finite=math.isfinite(loss))
+    applied, grad_norm = False, None
+    if loss is not None:
+        applied, grad_norm = apply_gradients(trainer, loss_is_finite=math.isfinite(loss))
     trainer.device.synchronize()
     clip = trainer.resolved.config.optimizer.clip_grad
     return Update(
@@ -79,7 +82,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
         flops=trainer.operations.of(whole.positions, whole.squares),
         grad_norm=grad_norm,
         applied=applied,
-        clipped=applied and 0 < clip < grad_norm,
+        clipped=applied and grad_norm is not None and 0 < clip < grad_norm,
         seconds=time.perf_counter() - started,
         stop_requested=whole.stop_requested,
         learning_rates=rates,
@@ -112,8 +115,8 @@ def forward_backward(trainer: Trainer, batches: Iterator[Batch], *, forward_only
 class GlobalBatch:
     """What came of a global batch, the same numbers on every rank."""
 
-    loss: float
-    """Mean over its supervised tokens, in nats; 0 where there are none."""
+    loss: float | None
+    """Mean over its supervised tokens, in nats; null where there are none."""
     supervised_tokens: int
     positions: float
     """Of all its rows as they were laid out, padding included."""
@@ -137,7 +140,7 @@ def reduce_over_ranks(losses: list[torch.Tensor], stop_requested: bool, device: 
     totals[4] = float(stop_requested)
     torch.distributed.all_reduce(totals)
     loss_sum, tokens, positions, squares, stops = totals.tolist()
-    return GlobalBatch(loss_sum / tokens if tokens else 0.0, int(tokens), positions, squares, stops > 0)
+    return GlobalBatch(loss_sum / tokens if tokens else None, int(tokens), positions, squares, stops > 0)
 
 
 def apply_gradients(trainer: Trainer, *, loss_is_finite: bool) -> tuple[bool, float]:

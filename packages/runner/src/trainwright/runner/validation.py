@@ -19,7 +19,8 @@ def validate(
 ) -> float | None:
     """Mean token loss in nats over `iterations` global batches, the same on every rank; trains nothing.
 
-    Null when some rank wants to stop: a validation may take longer than a job that has to go is given.
+    Null when some rank wants to stop (a validation may take longer than a job that has to go is given), and where no
+    token of theirs counts.
     """
     total, tokens, stop = 0.0, 0, False
     for chunk in trainer.chunks:
@@ -28,10 +29,11 @@ def validate(
         for _ in range(iterations):
             losses = forward_backward(trainer, batches, forward_only=True)
             whole = reduce_over_ranks(losses, stop_requested(), trainer.device)
-            total, tokens = total + whole.loss * whole.supervised_tokens, tokens + whole.supervised_tokens
+            if whole.loss is not None:
+                total, tokens = total + whole.loss * whole.supervised_tokens, tokens + whole.supervised_tokens
             stop = whole.stop_requested
             if stop:
                 break
     for chunk in trainer.chunks:
         chunk.train()
-    return None if stop else total / max(tokens, 1)
+    return None if stop or not tokens else total / tokens

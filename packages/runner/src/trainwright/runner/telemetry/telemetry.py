@@ -268,7 +268,8 @@ def tensorboard_dir(config: ConfigContainer, run_dir: Path) -> Path:
 def _skip_line(attempt: Attempt, step: int) -> str:
     shown = {"loss": attempt.loss, "grad norm": attempt.grad_norm, "loss scale": attempt.loss_scale}
     known = (f"{name} {value:g}" for name, value in shown.items() if value is not None)
-    return f"step {step} | update skipped | {', '.join(known)}"
+    why = () if attempt.supervised_tokens else ("no token to learn",)
+    return f"step {step} | update skipped | {', '.join((*why, *known))}"
 
 
 @contextlib.contextmanager

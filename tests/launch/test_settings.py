@@ -36,7 +36,7 @@ def hops(tmp_path: Path) -> Path:
         gpus-per-node = 4
         container_image = "registry#site/image:1"
         mount = ["/data", "/home:/h:ro"]
-        env = ["SITE_TOKEN", "NOT_HERE"]
+        env = ["SITE_TOKEN", "NOT_HERE", "NOR_HERE"]
         srun-arg = ["--mpi=pmix"]
         additional-slurm-params = {qos = "normal", exclusive = true, mem = 0}
         """
@@ -80,7 +80,7 @@ def test_flag_then_environment_then_cluster_then_default(hops: Path) -> None:
     assert {dest: (getattr(settings, dest), settings.origins[dest]) for dest in expected} == expected
     assert settings.origins["mounts[2]"] == "flag --mount"
     assert settings.origins["additional_slurm_params[mem]"] == site
-    assert settings.notes == (f"NOT_HERE, which {site} forwards, is not set here and is left out",)
+    assert settings.notes == (f"not set here, and so not forwarded for {site}: NOT_HERE, NOR_HERE",)
 
 
 def test_show_prints_each_value_with_its_origin_and_no_secret(hops: Path) -> None:

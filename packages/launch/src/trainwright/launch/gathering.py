@@ -107,6 +107,7 @@ def take_checkout(draft: Draft, sources: Sequence[Source]) -> None:
 def take_env(draft: Draft, sources: Sequence[Source], environment: Mapping[str, str]) -> None:
     """Names of variables that are set here; a site's name that is not set is left out, and said."""
     names: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     for source in sources:
         name, equals, _ = source.value.partition("=")
         if equals:
@@ -119,9 +120,11 @@ def take_env(draft: Draft, sources: Sequence[Source], environment: Mapping[str, 
         if name in environment:
             names.setdefault(name, source.origin)
         elif source.from_cluster:
-            draft.notes.append(f"{name}, which {source.origin} forwards, is not set here and is left out")
+            left_out[name] = source.origin
         else:
             raise LaunchError(f"{source.label} {name}: not set here, so there is nothing to forward; export it first")
+    if left_out:
+        draft.notes.append(f"not set here, and so not forwarded for {next(iter(left_out.values()))}: {', '.join(left_out)}")
     draft.put_parts("env", dict(enumerate(names.values())), tuple(names))
 
 

@@ -5,7 +5,7 @@ import string
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from recipes_runs import refusal, run
+from recipes_runs import GPT, SFT, refusal, run
 
 from trainwright.recipes import FLAGS, ConfigError, from_yaml, to_yaml
 from trainwright.recipes.fields import section_fields
@@ -20,18 +20,23 @@ VALUES = st.one_of(
 )
 
 
-@given(st.sampled_from(PATHS), VALUES, st.sampled_from(["cpu", "cuda"]))
-@example("train.train_iters", "9" * 5000, "cpu")
-@example("optimizer.lr", "9" * 5000, "cpu")
-@example("profiling.profile_ranks", "[" * 500, "cpu")
-@example("profiling.profile_ranks", "[" * 300 + "]" * 300, "cpu")
-@example("checkpoint.save", "a\nb", "cpu")
-@example("train.train_iters", "a\nb", "cpu")
-@example("rng.seed", "int(${x})", "cpu")
-def test_a_field_takes_a_value_or_says_why_not(path: str, text: str, device: str) -> None:
+@given(st.sampled_from(PATHS), VALUES, st.sampled_from(["cpu", "cuda"]), st.sampled_from([GPT, SFT]))
+@example("train.train_iters", "9" * 5000, "cpu", GPT)
+@example("optimizer.lr", "9" * 5000, "cpu", GPT)
+@example("profiling.profile_ranks", "[" * 500, "cpu", GPT)
+@example("profiling.profile_ranks", "[" * 300 + "]" * 300, "cpu", GPT)
+@example("checkpoint.save", "a\nb", "cpu", GPT)
+@example("train.train_iters", "a\nb", "cpu", GPT)
+@example("rng.seed", "int(${x})", "cpu", GPT)
+@example("dataset.hf_dataset", "{}", "cpu", SFT)
+@example("dataset.dataset_kwargs", "{'a.b':1}", "cpu", SFT)
+@example("dataset.dataset_kwargs", "{'':1}", "cpu", SFT)
+@example("dataset.dataset_root", "[]", "cpu", SFT)
+@example("dataset", "{hf_dataset:null,dataset_kwargs:{}}", "cpu", SFT)
+def test_a_field_takes_a_value_or_says_why_not(path: str, text: str, device: str, recipe: str) -> None:
     """Property: nothing but ConfigError leaves `resolve`, in one line; and what is accepted survives YAML."""
     try:
-        resolved = run(f"{path}={text}", device=device)
+        resolved = run(f"{path}={text}", device=device, recipe=recipe)
     except ConfigError as error:
         assert len(str(error).splitlines()) == 1
         return

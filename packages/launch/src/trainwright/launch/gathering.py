@@ -124,7 +124,8 @@ def take_env(draft: Draft, sources: Sequence[Source], environment: Mapping[str, 
         else:
             raise LaunchError(f"{source.label} {name}: not set here, so there is nothing to forward; export it first")
     if left_out:
-        draft.notes.append(f"not set here, and so not forwarded for {next(iter(left_out.values()))}: {', '.join(left_out)}")
+        site = next(iter(left_out.values()))
+        draft.notes.append(f"not set here, and so not forwarded for {site}: {', '.join(left_out)}")
     draft.put_parts("env", dict(enumerate(names.values())), tuple(names))
 
 

@@ -107,13 +107,14 @@ ACTS = {
     "softmax_scale": "3",
     "window_size": "[2,0]",
 }
-# These change how fast the model is, not what it computes, or exist on a GPU only.
+# These change how fast the model is, not what it computes, or exist on a GPU only; the loss has tests of its own.
 ACTS_ELSEWHERE = {
     "apply_rope_fusion",
     "batch_p2p_comm",
     "batch_p2p_sync",
     "bias_activation_fusion",
     "bias_dropout_fusion",
+    "calculate_per_token_loss",
     "cross_entropy_fusion_impl",
     "gradient_accumulation_fusion",
     "overlap_p2p_comm",

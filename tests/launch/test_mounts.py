@@ -52,8 +52,9 @@ def test_a_mount_is_read_and_made_absolute(text: str, rendered: str) -> None:
         ("$HOME/x:/b", "`$` is not expanded here"),
         ("/a$b:/b", "`$` is not expanded here"),
         ("/a\nb:/b", "control character"),
-        ("/a:/nemo_run", "the job's own directory is mounted there"),
-        ("/a:/nemo_run/", "the job's own directory is mounted there"),
+        ("/a:/nemo_run", "the job's own directory is mounted at /nemo_run"),
+        ("/a:/nemo_run/", "the job's own directory is mounted at /nemo_run"),
+        ("/a:/x/../nemo_run/data", "the job's own directory is mounted at /nemo_run"),
         ("/a:/", "it would hide the image"),
         ("tmpfs", "needs a place in the container: tmpfs:CONTAINER"),
     ],
@@ -77,6 +78,8 @@ def test_repetitions_collapse_and_contradictions_do_not() -> None:
     """The same mount twice is one; two sources of one place are an error."""
     one, other = Mount("/a", "/x", ""), Mount("/b", "/x/", "")
     assert merge_mounts([one, Mount("/c", "/y", "ro"), one]) == (one, Mount("/c", "/y", "ro"))
+    inside = Mount("/d", "/x/sub", "")
+    assert merge_mounts([inside, one]) == (one, inside)
     with pytest.raises(ValueError, match="are both mounted at /x"):
         merge_mounts([one, other])
     with pytest.raises(ValueError, match="are both mounted at /x"):

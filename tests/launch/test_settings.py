@@ -312,6 +312,13 @@ def test_an_executor_names_what_it_does_not_use() -> None:
     )
 
 
+def test_requeues_without_a_signal_are_explained() -> None:
+    """Only a run that is told in time stops in good order at the limit."""
+    (note,) = settings_of(*NEEDED, "--max-requeues=2", *RECIPE).notes
+    assert note.startswith("--max-requeues 2 without --signal: Slurm ends a job at its time limit")
+    assert settings_of(*NEEDED, "--max-requeues=2", "--signal=USR1@120", *RECIPE).notes == ()
+
+
 def test_local_needs_nothing_of_slurm(hops: Path) -> None:
     """And its ranks have two names that may not contradict each other."""
     assert settings_of("--executor=local", *RECIPE).nproc_per_node is None

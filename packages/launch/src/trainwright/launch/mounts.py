@@ -49,7 +49,7 @@ def parse_mount(text: str, *, cwd: Path) -> Mount:
 
 
 def merge_mounts(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    """The mounts without exact repetitions.
+    """The mounts without exact repetitions; one inside another one's place comes after it, or it would be hidden.
 
     Raises `ValueError` where two different ones have the same place in the container.
     """
@@ -58,7 +58,7 @@ def merge_mounts(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
         earlier = by_target.setdefault(posixpath.normpath(mount.container), mount)
         if earlier != mount:
             raise ValueError(f"{earlier} and {mount} are both mounted at {mount.container}: give one")
-    return tuple(by_target.values())
+    return tuple(sorted(by_target.values(), key=lambda mount: len(Path(posixpath.normpath(mount.container)).parts)))
 
 
 def host_path(container_path: str, mounts: Sequence[Mount]) -> str | None:
@@ -100,9 +100,10 @@ def _checked_container(container: str) -> str:
     if not container.startswith("/"):
         raise ValueError(f"CONTAINER {container} must be an absolute path")
     normal = posixpath.normpath(container)
-    if normal == JOB_MOUNT or normal == "/":
-        taken = "the job's own directory is mounted there" if normal == JOB_MOUNT else "it would hide the image"
-        raise ValueError(f"nothing can be mounted at {container}: {taken}")
+    if normal == "/":
+        raise ValueError(f"nothing can be mounted at {container}: it would hide the image")
+    if _inside(normal, JOB_MOUNT) is not None:
+        raise ValueError(f"nothing can be mounted at {container}: the job's own directory is mounted at {JOB_MOUNT}")
     return container
 
 

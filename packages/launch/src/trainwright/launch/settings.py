@@ -107,7 +107,7 @@ def effective(
     _check_together(settings)
     # What a site forwards matters only where something is forwarded.
     forwarding = () if settings.kind == "local" else draft.notes
-    return replace(settings, notes=(*forwarding, *_unused(settings, typed)))
+    return replace(settings, notes=(*forwarding, *_unused(settings, typed), *_without_effect(settings)))
 
 
 def show(settings: Settings) -> str:
@@ -161,6 +161,16 @@ def _unused(settings: Settings, typed: Typed) -> list[str]:
         if option.dest in typed.given and used_as not in option.executors
     ]
     return [f"--executor {settings.executor} does not use {', '.join(unused)}"] if unused else []
+
+
+def _without_effect(settings: Settings) -> list[str]:
+    """A line for an option that does less than it seems to."""
+    if settings.kind == "local" or settings.max_requeues == 0 or settings.signal is not None:
+        return []
+    return [
+        f"--max-requeues {settings.max_requeues} without --signal: Slurm ends a job at its time limit, and such a job "
+        "is not put back; with --signal USR1@SECONDS the run stops before, and is"
+    ]
 
 
 def _rows(option: Option, settings: Settings) -> list[tuple[str, str, str]]:

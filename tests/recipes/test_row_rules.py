@@ -52,17 +52,18 @@ SIZE = "dataset.offline_packing_specs.packed_sequence_size"
         (SFT, "gsm8k", "dataset.do_validation=true", ("dataset.do_validation=true needs",)),
         # How a row becomes a sequence.
         (SFT, "squad", "dataset.preprocessing.style=chat", ("squad keeps prompt-completion", "local-jsonl")),
-        (SFT, "tulu3", "dataset.preprocessing.messages_column=m", ("tulu3 keeps messages",)),
+        (PACKED, "tulu3", "dataset.preprocessing.messages_column=m", ("tulu3 keeps messages",)),
         (SFT, "squad", "dataset.preprocessing.loss=assistant", ("prompt-completion", "completion or all")),
-        (SFT, "tulu3", "dataset.preprocessing.loss=completion", ("style=chat", "assistant or all")),
+        (PACKED, "tulu3", "dataset.preprocessing.loss=completion", ("style=chat", "assistant or all")),
         (SFT, None, "tokenizer.tokenizer_type=NullTokenizer tokenizer.vocab_size=9", ("reads no text", "ByteLevel")),
+        (SFT, "tulu3", "", ("style=chat", "ByteLevelTokenizer", "tokenizer_type=HuggingFaceTokenizer")),
         # Keys of an implementation.
         (GPT, "mock", "dataset.dataset_kwargs.a=1", ("dataset.dataset_kwargs.a", "mock", "consumes none")),
         (SFT, None, "dataset.dataset_kwargs.pad_to_max_lenght=true", ("consumes pad_to", "'pad_to_max_length'")),
         (SFT, None, "dataset.dataset_kwargs.pad_to_max_length=1", ("true or false",)),
         (SFT, "squad", "dataset.dataset_kwargs.chat_template_kwargs={a:1}", ("squad has no use for it",)),
-        (SFT, "tulu3", "dataset.dataset_kwargs.chat_template_kwargs=1", ("a dictionary",)),
-        (SFT, "tulu3", "dataset.dataset_kwargs.chat_template_kwargs={a:[nan]}", ("finite",)),
+        (PACKED, "tulu3", "dataset.dataset_kwargs.chat_template_kwargs=1", ("a dictionary",)),
+        (PACKED, "tulu3", "dataset.dataset_kwargs.chat_template_kwargs={a:[nan]}", ("finite",)),
         (
             SFT,
             "local-jsonl",
@@ -96,14 +97,14 @@ def test_a_run_on_rows_that_cannot_work_is_refused(
         (SFT, None, "dataset.kind=squad"),
         (SFT, "local-jsonl", "dataset.dataset_root=[0.3,/a,0.7,/b]"),
         (SFT, "local-jsonl", f"{ROOT} dataset.preprocessing.prompt_column=question"),
-        (SFT, "local-jsonl", f"{ROOT} dataset.preprocessing.style=chat dataset.preprocessing.loss=all"),
+        (PACKED, "local-jsonl", f"{ROOT} dataset.preprocessing.style=chat dataset.preprocessing.loss=all"),
         (SFT, "squad", "dataset.hf_dataset.path=/data/squad dataset.hf_dataset.revision=abc"),
         (
             SFT,
             "squad",
             "dataset.hf_dataset.validation_split=validation dataset.hf_dataset.validation_proportion=null",
         ),
-        (SFT, "tulu3", "dataset.dataset_kwargs={chat_template_kwargs:{enable_thinking:false,n:1.5}}"),
+        (PACKED, "tulu3", "dataset.dataset_kwargs={chat_template_kwargs:{enable_thinking:false,n:1.5}}"),
         (SFT, None, f"{OFFLINE} {SIZE}=4096"),
         (SFT, None, f"{IN_BATCH} dataset.dataloader_type=cyclic train.micro_batch_size=4"),
         (PACKED, None, f"{IN_BATCH.replace('true', 'false')}"),
@@ -118,7 +119,7 @@ def test_its_neighbour_passes(recipe: str, dataset: str | None, words: str) -> N
     [
         (SFT, None, f"{SIZE}=4096", SIZE, "enable_offline_packing=true"),
         (SFT, None, "dataset.preprocessing.chat_template=/t", "dataset.preprocessing.chat_template", "style=chat"),
-        (SFT, "tulu3", "dataset.preprocessing.separator=x", "dataset.preprocessing.separator", "prompt-completion"),
+        (PACKED, "tulu3", "dataset.preprocessing.separator=x", "dataset.preprocessing.separator", "prompt-completion"),
         (SFT, "gsm8k", "validation.eval_interval=5", "validation.eval_interval", "do_validation=true"),
         (
             PACKED,
@@ -170,7 +171,7 @@ def test_the_loss_is_a_mean_over_all_learnt_tokens() -> None:
 
 def test_a_chat_learns_its_assistant() -> None:
     words = (ROOT, "dataset.preprocessing.style=chat")
-    resolved = run(*words, recipe=SFT, dataset="local-jsonl")
+    resolved = run(*words, recipe=PACKED, dataset="local-jsonl")
     assert resolved.config.dataset.preprocessing.loss == "assistant"
     assert resolved.sources["dataset.preprocessing.loss"] == "derived"
     says(

@@ -12,11 +12,17 @@ from trainwright.recipes.validate.plan import Plan
 
 
 def rows_need_a_tokenizer(plan: Plan) -> None:
-    """`NullTokenizer` reads no text."""
-    if plan.rows and plan.config.tokenizer.tokenizer_type == "NullTokenizer":
+    """One that reads text, and for a chat one that has a template's special tokens."""
+    dataset, tokenizer = plan.config.dataset, plan.config.tokenizer.tokenizer_type
+    if plan.rows and tokenizer == "NullTokenizer":
         raise ConfigError(
-            f"tokenizer.tokenizer_type=NullTokenizer reads no text, and --dataset {plan.config.dataset.kind} is text; "
+            f"tokenizer.tokenizer_type=NullTokenizer reads no text, and --dataset {dataset.kind} is text; "
             f"use ByteLevelTokenizer, or HuggingFaceTokenizer with tokenizer.tokenizer_model=PATH"
+        )
+    if plan.rows and dataset.preprocessing.style == "chat" and tokenizer != "HuggingFaceTokenizer":
+        raise ConfigError(
+            f"dataset.preprocessing.style=chat needs the special tokens of a chat template, which {tokenizer} does not "
+            f"have; use tokenizer.tokenizer_type=HuggingFaceTokenizer with tokenizer.tokenizer_model=PATH"
         )
 
 
@@ -113,11 +119,11 @@ def _finite(value: Any) -> bool:
 
 
 RULES = (
-    rows_need_a_tokenizer,
     rows_have_a_source,
     held_out_rows_have_a_source,
     preset_keeps_its_shape,
     loss_fits_style,
     separator_is_not_an_escape,
     kwargs_are_consumed,
+    rows_need_a_tokenizer,
 )

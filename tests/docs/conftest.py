@@ -30,6 +30,8 @@ def shell(clone: Path) -> Callable[[str], "subprocess.CompletedProcess[str]"]:
         # `uv run` finds the environment that these tests run in, and leaves it as it is.
         "UV_PROJECT_ENVIRONMENT": sys.prefix,
         "UV_NO_SYNC": "1",
+        # And so does train.sh.
+        "VIRTUAL_ENV": sys.prefix,
         "OMP_NUM_THREADS": "1",
     }
 

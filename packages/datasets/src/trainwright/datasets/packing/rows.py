@@ -24,8 +24,8 @@ def packed_row(
     Gives `{tokens, labels, position_ids: int64, loss_mask: float32}` of shape [1, T], `cu_seqlens: int32` of shape
     [segments + 1] and `max_seqlen: int32` of shape []. `cu_seqlens` holds where each segment begins and, last, T;
     positions count from 0 in each. A segment is a sequence and the padding that makes its length a multiple of
-    `alignment`; padding has a loss mask of 0. T is the sum of the segments, or `size` tokens, of which those that no
-    sequence takes are one more segment.
+    `alignment`; padding has a loss mask of 0. T is the sum of the segments, or `size` tokens; those that no sequence
+    takes are segments too, none longer than the longest sequence's: a model may have no positions beyond it.
 
     Raises:
         ValueError: the sequences do not fit `size`, or `size` is no multiple of `alignment`.
@@ -38,8 +38,8 @@ def packed_row(
     if size is not None:
         if size % alignment or bounds[-1] > size:
             raise ValueError(f"{bounds[-1]} tokens in a row of {size}, aligned to {alignment}")
-        if bounds[-1] < size:
-            bounds = np.append(bounds, size)
+        longest = int(np.diff(bounds).max(initial=alignment))
+        bounds = np.append(bounds, np.arange(bounds[-1] + longest, size + longest, longest)).clip(max=size)
     total = int(bounds[-1])
     row = {
         "tokens": np.full(total, pad, dtype=np.int64),

@@ -18,19 +18,20 @@ def padded_length(config: ConfigContainer) -> tuple[int | None, int]:
     """The length of every row, where it is fixed, and the multiple that it has to be of.
 
     Fixed where `dataset_kwargs.pad_to_max_length` says so, and with pipeline parallelism: its stages agree on the
-    shape of what they send each other before they run.
+    shape of what they send each other before they run. Of rows packed in the batch they tell each other the lengths.
     """
     from trainwright.recipes.packing import alignment
 
-    model = config.model
-    fixed = config.dataset.dataset_kwargs.get("pad_to_max_length") or model.pipeline_model_parallel_size > 1
+    model, dataset = config.model, config.dataset
+    staged = model.pipeline_model_parallel_size > 1 and not dataset.enable_in_batch_packing
+    fixed = dataset.dataset_kwargs.get("pad_to_max_length") or staged
     multiple = alignment(
         model.tensor_model_parallel_size,
         model.context_parallel_size,
         model.sequence_parallel,
         fp8=config.mixed_precision.fp8 is not None,
     )
-    return config.dataset.seq_length if fixed else None, multiple
+    return dataset.seq_length if fixed else None, multiple
 
 
 def round_up(length: int, multiple: int) -> int:

@@ -1,4 +1,4 @@
-"""What the model reads, but for rows of text."""
+"""Token streams, and the files of tokenizers."""
 
 import math
 

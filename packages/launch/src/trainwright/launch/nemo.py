@@ -36,8 +36,9 @@ SET_BY_THE_SCRIPT = (
 """Variables that NeMo-Run's script assigns: one of the user's with such a name would arrive with another value."""
 
 _SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]+")
-_AS_IT_WAS = "unset PYTHONUNBUFFERED SLURM_UNBUFFEREDIO"
-"""SLURM_UNBUFFEREDIO is `srun --unbuffered`: every rank would write to a pseudo-terminal, and draw progress bars."""
+_AS_IT_WAS = "{ set +vx; } 2>/dev/null; unset PYTHONUNBUFFERED SLURM_UNBUFFEREDIO"
+"""The script's log without a trace of every line. SLURM_UNBUFFEREDIO is `srun --unbuffered`: every rank would write to a
+pseudo-terminal, and draw progress bars into its log."""
 
 
 def home(environment: Mapping[str, str]) -> Path:

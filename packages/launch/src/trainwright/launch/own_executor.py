@@ -42,12 +42,13 @@ def launch(settings: Settings, job: SlurmJob, *, say: Callable[[str], None]) -> 
 def _run(settings: Settings, job: SlurmJob, executor: Any, *, base: Path | None, say: Callable[[str], None]) -> int:
     import nemo_run  # type: ignore[import-untyped]
 
+    if settings.dry_run:
+        print(script(job), flush=True)
     task = nemo_run.Script(inline=script(job))
     experiment = nemo_run.Experiment(job.name, executor=executor, base_dir=base, enable_goodbye_message=False)
     with experiment:
         experiment.add(task, executor=executor, name=job.name, tail_logs=True)
         if settings.dry_run:
-            print(script(job))
             experiment.dryrun()
             return 0
         experiment.run(detach=not settings.wait)

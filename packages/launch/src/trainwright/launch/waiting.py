@@ -120,7 +120,7 @@ def _until_final(
                 return answer
             believed = answer if answer.final else None
             line = f"job {job.id}: {_described(answer)}"
-            if not answer.final and line != said:
+            if not answer.final and answer.state != "COMPLETING" and line != said:
                 say(line)
                 said = line
         logs.copy_for(pace.settling if believed else pause, pace.logs)

@@ -80,8 +80,8 @@ def llama32_1b_pretrain() -> ConfigContainer:
 def llama32_1b_sft() -> ConfigContainer:
     """Numbers of Megatron Bridge's `llama32_1b_sft_1gpu_h100_bf16_config`: packed SQuAD.
 
-    The vocabulary is that of the published weights, which a run starts from. The tokenizer's hub id is the original's; a
-    run names the folder of a local copy in its place.
+    The vocabulary is that of the published weights, which a run starts from. The tokenizer's hub id is the original's;
+    a run names the folder of a local copy in its place.
     """
     return sft_recipe(
         model=llama32_1b().model_copy(update={"vocab_size": 128_256, "cross_entropy_fusion_impl": "native"}),

@@ -123,7 +123,8 @@ def _run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str
         return "", "not on PATH"
     except (OSError, subprocess.SubprocessError) as error:
         return "", str(error)
-    said = " ".join(os.fsdecode(done.stderr).split())
+    lines = os.fsdecode(done.stderr).splitlines()
+    said = " ".join(" ".join(line.removeprefix(f"{words[0]}: ") for line in lines).split())
     if done.returncode:
         return "", said or f"exit code {done.returncode}"
     return os.fsdecode(done.stdout), ""

@@ -54,7 +54,7 @@ class JsonlRows:
         return len(self._starts) - 1
 
     def __getitem__(self, number: int) -> Row:
-        return parse_object(self._line(number))
+        return parse_object(self._line(number).rstrip(_SPACE))
 
     def where(self, number: int) -> str:
         """Counts the line feeds before the row: for messages only."""
@@ -252,10 +252,8 @@ def _row_starts(stream: Any, name: str, content: Any) -> Iterator[np.ndarray]:
     """Where lines that are not blank begin, block by block."""
     import numpy as np
 
-    speaks = np.ones(256, dtype=np.uint8)
-    speaks[list(_SPACE)] = 0
     at = line = 0
-    seen = 0  # bytes of the unfinished line that are not white space
+    speaks = False  # whether the unfinished line holds more than white space
     while block := stream.read(_BLOCK_BYTES):
         content.update(block)
         if at == 0:
@@ -264,17 +262,26 @@ def _row_starts(stream: Any, name: str, content: Any) -> Iterator[np.ndarray]:
             if block.startswith(_BOM):
                 at = line = len(_BOM)
                 block = block[at:]
-                if not block:
-                    continue
-        data = np.frombuffer(block, dtype=np.uint8)
-        ends = np.flatnonzero(data == ord("\n"))
-        firsts = np.concatenate(([0], ends + 1))
-        counts = np.add.reduceat(np.append(speaks[data], 0), firsts, dtype=np.int64)
-        counts[0] += seen
-        starts = firsts + at
-        starts[0] = line
-        yield starts[:-1][counts[:-1] > 0]
-        line, seen = int(starts[-1]), int(counts[-1])
+        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+        first_end = int(ends[0]) if len(ends) else len(block)
+        speaks = speaks or bool(block[:first_end].strip(_SPACE))
+        if len(ends):
+            if speaks:
+                yield np.array([line], dtype=np.int64)
+            yield at + _not_blank(block, ends[:-1] + 1, ends[1:])
+            last = int(ends[-1]) + 1
+            line, speaks = at + last, bool(block[last:].strip(_SPACE))
         at += len(block)
-    if seen:
+    if speaks:
         yield np.array([line], dtype=np.int64)
+
+
+def _not_blank(block: bytes, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Those of `begins` whose line holds more than white space. Almost every line shows it with its first byte."""
+    import numpy as np
+
+    firsts = np.frombuffer(block, dtype=np.uint8)[begins]
+    kept = ~np.isin(firsts, np.frombuffer(_SPACE, dtype=np.uint8))
+    for number in np.flatnonzero(~kept & (begins < ends)):
+        kept[number] = bool(block[begins[number] : ends[number]].strip(_SPACE))
+    return begins[kept]

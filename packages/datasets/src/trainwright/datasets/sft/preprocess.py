@@ -98,7 +98,7 @@ def prompt_completion(words: PreprocessingConfig, tokenizer: Tokenizer) -> Style
         asked, answered = [*begin, *prompt_ids], [*completion_ids, *end]
         return asked + answered, [everything] * len(asked) + [True] * len(answered)
 
-    return Style(read, encode, {"prompt-completion": 1}, keeps_first=words.add_bos)
+    return Style(read, encode, {"prompt-completion": 1, "begin": begin, "end": end}, keeps_first=words.add_bos)
 
 
 def split_ids(tokenizer: Tokenizer, prompt: str, completion: str) -> tuple[list[int], list[int]]:

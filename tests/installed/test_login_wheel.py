@@ -1,6 +1,7 @@
 """`pip install trainwright`, and nothing else: what a login node or a CI job gets."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+SITE = shlex.split("--nodes 2 --gpus-per-node 8 --account team --partition batch --container-image /i.sqsh")
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +27,36 @@ def run_directory(place: Path, small_words: list[str]) -> Path:
 
 
 def test_no_training_stack_came_along(distributions: set[str], installed: Command) -> None:
-    """A login node gets kilobytes, not gigabytes."""
+    """A login node gets what submits jobs, and nothing that trains."""
     assert {"trainwright", "trainwright-launch", "trainwright-metrics-audit"} <= distributions
     assert not distributions & {"torch", "megatron-core", "transformers", "datasets", "numpy", "tensorboard"}
     assert not distributions & {"trainwright-runner", "trainwright-datasets", "trainwright-trainer"}
     assert installed("python", "-c", "import torch").returncode == 1
+
+
+def test_it_fits_a_home_directory(folder: Path) -> None:
+    """Half of it is Ray, which NeMo-Run brings; bytecode, which Python writes as it likes, is not counted."""
+    files = [path for path in folder.parent.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files if path.suffix != ".pyc") < 420e6
+
+
+def test_it_makes_a_slurm_job(installed: Command) -> None:
+    """NeMo-Run imports where only this app was installed, and writes the script; so do we, without it."""
+    for how in (("--dry-run",), ("--render", "sbatch")):
+        done = installed("trainwright", "launch", *SITE, "--recipe", "any_config", "x='a  b'", *how)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("#!/bin/bash")
+        assert """'x='"'"'a  b'"'"''""" in done.stdout
+        assert "#SBATCH --account=team" in done.stdout
+
+
+def test_without_the_recipes_nothing_is_resolved(installed: Command) -> None:
+    """The container decides; asking for the preflight names what it needs."""
+    words = ("--recipe", "any_config", "--show")
+    assert "preflight: off" in installed("trainwright", "launch", *SITE, *words).stdout
+    done = installed("trainwright", "launch", *SITE, *words, "--preflight")
+    assert done.returncode == 2
+    assert "pip install 'trainwright[preflight]'" in done.stderr
 
 
 def test_help_and_version(installed: Command) -> None:
@@ -65,7 +92,7 @@ def test_its_schema_is_there(installed: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["launch", "--nproc-per-node", "2", "a=b"], "pip install trainwright-trainer"),
+        (["launch", "--executor", "local", "--nproc-per-node", "2", "a=b"], "pip install trainwright-trainer"),
         (["recipes", "list"], "pip install 'trainwright[preflight]'"),
         (["report", "build", "RUN"], "pip install 'trainwright[report]'"),
         (["demo"], "pip install 'trainwright[report]'"),

@@ -1,6 +1,7 @@
 """`pip install 'trainwright[preflight,report]'`: everything that a login node can do."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,16 @@ def test_recipes_resolve_without_torch(installed: Command) -> None:
     done = installed("trainwright", "recipes", "show", "llama32_1b_pretrain_config")
     assert done.returncode == 0, done.stderr
     assert "num_layers: 16" in done.stdout
+
+
+def test_a_launch_is_checked_before_the_queue(installed: Command, small_words: list[str]) -> None:
+    """The same words and rules as in the container, for the ranks that are asked for."""
+    site = shlex.split("--nodes 2 --gpus-per-node 1 --account a --partition p --container-image /i --render sbatch")
+    refused = installed("trainwright", "launch", *site, *small_words, "-tp", "3")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "multiple of 3" in refused.stderr
+    done = installed("trainwright", "launch", *site, *small_words, "-tp", "2", "model.sequence_parallel=true")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_report_is_built_and_drawn(installed: Command, place: Path, small_words: list[str]) -> None:

@@ -85,11 +85,18 @@ def test_list_holds_what_a_run_can_name_and_nothing_planned(capsys: pytest.Captu
     from trainwright.recipes.presets import MODES
 
     assert main(["list"]) == 0
-    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
     assert rows == list(MODES)
     assert not set(rows) & set(DATASETS_TO_COME)
+
+
+def test_list_says_kind_modes_hub_id_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "mock"]) == 0
-    assert capsys.readouterr().out.split()[:4] == ["mock", "source", "selector", "pretrain"]
+    assert capsys.readouterr().out.split("\n")[0].split() == ["mock", "source", "selector", "pretrain"]
+    assert main(["list", "tulu3"]) == 0
+    first, second, _ = capsys.readouterr().out.split("\n")
+    assert first.split() == ["tulu3", "named", "preset", "sft/lora/dora", "allenai/tulu-3-sft-mixture"]
+    assert "licence: ODC-BY 1.0" in second
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -115,7 +122,7 @@ def test_a_cancelled_job_leaves_nothing(tmp_path: Path) -> None:
         text=True,
     )
     endless = subprocess.Popen(f"yes > {fifo}", shell=True)
-    while not any(name.startswith(".out") for name in left(tmp_path)):
+    while not any(path.stat().st_size for path in tmp_path.glob(".out.bin*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=120)

@@ -30,6 +30,9 @@ class MadeUp:
         ids = np.random.RandomState(number).randint(0, 256, size=length)
         return Tokenized(ids.astype(np.int64), np.arange(length) >= max(1, length // 2), cut=number % 3)
 
+    def where(self, number: int) -> tuple[str, ...]:
+        return (f"line {number}",)
+
 
 def packing_config(size: int, alignment: int, algorithm: str = "best_fit") -> ConfigContainer:
     """Only what packing reads."""

@@ -107,6 +107,7 @@ def test_offline_rows_hold_every_sequence_once_whole_and_aligned(
             check_layout(row, multiple)
             check_contents(row, wanted)
             assert row["tokens"].shape == (1, 32)
+            assert rows.where(number) == tuple(f"line {member}" for member in members)
             assert rows.segment_lengths(number).tolist() == [len(sequence.ids) - 1 for sequence in wanted]
             found += members
         assert sorted(found) == [number for number, length in enumerate(dataset.lengths) if length]

@@ -1,23 +1,18 @@
-"""`trainwright-data`: turn text into the files that training reads, look into them, list what `--dataset` can name."""
+"""`trainwright-data`: turn text into what training reads, look into it, list what `--dataset` can name."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from trainwright.recipes.words import UsageError
+from trainwright_trainer.data_corpus import inspect, prepare
+from trainwright_trainer.data_pack import pack
+from trainwright_trainer.data_show import show
+from trainwright_trainer.data_words import RUN_WORDS
 from trainwright_trainer.outcome import told
-from trainwright_trainer.sizes import binary
-
-if TYPE_CHECKING:
-    from trainwright.datasets.inspection import Inspection
-    from trainwright.recipes.config.data import TokenizerConfig
 
 app = typer.Typer(
     add_completion=False,
@@ -25,16 +20,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-TokenizerType = Literal["ByteLevelTokenizer", "HuggingFaceTokenizer", "TikTokenizer", "NullTokenizer"]
-TypeOption = Annotated[TokenizerType, typer.Option("--tokenizer-type", help="As tokenizer.tokenizer_type of a run.")]
-ModelOption = Annotated[
-    str | None,
-    typer.Option("--tokenizer-model", metavar="PATH", help="Folder or file of a Hugging Face or tiktoken tokenizer."),
-]
-VocabOption = Annotated[
-    int | None, typer.Option("--vocab-size", metavar="N", min=1, help="Vocabulary of NullTokenizer.")
-]
+app.command()(prepare)
+app.command()(inspect)
+app.command(context_settings=RUN_WORDS)(pack)
+app.command(context_settings=RUN_WORDS)(show)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -44,131 +33,13 @@ def main(words: Sequence[str] | None = None) -> int:
     return told(program, lambda: app(words, prog_name=program, standalone_mode=False) or 0)
 
 
-@app.command()
-def prepare(
-    inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT", help="Text or JSONL files (.gz, .zst too), or folders of them.")
-    ],
-    output_prefix: Annotated[Path, typer.Option(metavar="PREFIX", help="Where PREFIX.bin and PREFIX.idx go.")],
-    tokenizer_type: TypeOption = "ByteLevelTokenizer",
-    tokenizer_model: ModelOption = None,
-    vocab_size: VocabOption = None,
-    glob: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of a folder, only names like this: '*.py'. May be repeated."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of a folder, no file or folder named like this. May be repeated."),
-    ] = None,
-    file_format: Annotated[
-        Literal["text", "jsonl"] | None, typer.Option("--format", help="What the inputs are, whatever their names.")
-    ] = None,
-    document: Annotated[
-        Literal["file", "line"], typer.Option(help="Of text: each file is one document, or each line.")
-    ] = "file",
-    json_key: Annotated[str, typer.Option(metavar="KEY", help="Of JSONL: the key that holds the text.")] = "text",
-    append_eod: Annotated[bool, typer.Option(help="End each document with the end-of-document token.")] = True,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes; by default one for each CPU.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at PREFIX.")] = False,
-) -> None:
-    """Turn text into PREFIX.bin and PREFIX.idx."""
-    from trainwright.datasets import prepare as preparing
-
-    # An empty word is most often a variable that is not set; as a path it would be all of this directory.
-    if "" in inputs:
-        raise UsageError("an INPUT is empty: name a file or a folder")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    summary = preparing.prepare(
-        inputs,
-        output_prefix,
-        _tokenizer(tokenizer_type, tokenizer_model, vocab_size),
-        workers=workers or len(os.sched_getaffinity(0)),
-        json_key=json_key,
-        globs=glob or (),
-        excludes=exclude or (),
-        file_format=file_format,
-        document=document,
-        append_eod=append_eod,
-        overwrite=overwrite,
-        progress=True,
-    )
-    speed = f"{summary.tokens_per_second:,.0f} tokens/s, {binary(summary.text_bytes / summary.seconds)}/s"
-    print(
-        f"{summary.prefix}.bin and .idx: {summary.documents:,} documents, {summary.tokens:,} tokens ({summary.dtype})"
-    )
-    print(f"  from {summary.files:,} files, {binary(summary.input_bytes)}; {binary(summary.text_bytes)} of text")
-    if summary.empty_documents:
-        print(f"  {summary.empty_documents:,} empty documents left out")
-    print(f"  {summary.seconds:.1f} s, {speed}")
-
-
-@app.command()
-def inspect(
-    prefixes: Annotated[list[str], typer.Argument(metavar="PREFIX", help="Prefixes of .bin/.idx pairs.")],
-    full: Annotated[bool, typer.Option("--full", help="Look at every token id, not at some stretches.")] = False,
-    vocab_size: Annotated[int | None, typer.Option(metavar="N", min=1, help="Refuse ids from here up.")] = None,
-    show: Annotated[int, typer.Option(min=0, metavar="N", help="Print the first N documents as text.")] = 0,
-    tokenizer_type: TypeOption = "ByteLevelTokenizer",
-    tokenizer_model: ModelOption = None,
-) -> None:
-    """Check pairs as a run would, and say what they hold."""
-    from trainwright.datasets.inspection import documents, inspect_pair
-
-    for prefix in prefixes:
-        found = inspect_pair(prefix, full=full, vocab_size=vocab_size)
-        _print_inspection(found)
-        if show:
-            from trainwright.datasets import build_tokenizer
-            from trainwright.datasets.provenance import check_tokenizer
-
-            tokenizer = build_tokenizer(_tokenizer(tokenizer_type, tokenizer_model, found.highest_id + 1))
-            check_tokenizer(found.pair, tokenizer)
-            for number, ids in enumerate(documents(found.pair, show)):
-                print(f"--- document {number}: {len(ids):,} tokens")
-                print(tokenizer.detokenize(ids.tolist()).encode("utf-8", "replace").decode("utf-8"))
-
-
 @app.command("list")
 def list_selectors(
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
 ) -> None:
-    """List what `run-recipe --dataset` can name."""
+    """List what `run-recipe --dataset` can name: kind, modes, hub id; what it reads, and a note on its licence."""
     from trainwright.datasets.selectors import find_selector, selectors
 
-    for selector in selectors() if name is None else [find_selector(name)]:
-        print(f"{selector.name:<28}{selector.kind:<17}{'/'.join(selector.modes):<15}{selector.reads}")
-
-
-class Stopped(Exception):
-    """A signal ended the work. One line; exit code 1."""
-
-    exit_code = 1
-
-
-def _stop(number: int, _frame: object) -> None:
-    """An error like any other, so that what was begun is cleaned up."""
-    raise Stopped(f"stopped by {signal.Signals(number).name}; nothing was written")
-
-
-def _tokenizer(kind: TokenizerType, model: str | None, vocab_size: int | None) -> TokenizerConfig:
-    from trainwright.recipes.config.data import TokenizerConfig
-
-    size = vocab_size if kind == "NullTokenizer" else None
-    return TokenizerConfig(tokenizer_type=kind, tokenizer_model=model, vocab_size=size)
-
-
-def _print_inspection(found: Inspection) -> None:
-    pair, made = found.pair, found.provenance
-    looked_at = "all looked at" if found.full else "16 stretches looked at; --full looks at all"
-    average = pair.tokens / pair.sequences
-    print(pair.prefix)
-    print(f"  {pair.documents:,} documents, {pair.sequences:,} sequences, {pair.tokens:,} tokens")
-    print(f"  {found.shortest:,} to {found.longest:,} tokens in a sequence, {average:,.0f} on average")
-    print(f"  token ids {found.lowest_id} to {found.highest_id} ({looked_at})")
-    print(f"  {pair.dtype}, {binary(found.bytes_on_disk)}")
-    if made is not None:
-        print(f"  prepared with {made['tokenizer']['class']}, end of document {made['eod']}")
+    for found in selectors() if name is None else [find_selector(name)]:
+        print(f"{found.name:<27} {found.kind:<15} {'/'.join(found.modes):<13} {found.hub_id or ''}".rstrip())
+        print(f"    {found.reads}" + (f"; licence: {found.licence}" if found.licence else ""))

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from trainwright.datasets.errors import DataError
@@ -41,7 +42,8 @@ def in_order[Item, Result](
             pending: deque[tuple[Item, Future[Result]]] = deque()
             try:
                 for item in items:
-                    pending.append((item, pool.submit(_do, item)))
+                    with _signals_later() if not pending else nullcontext():
+                        pending.append((item, pool.submit(_do, item)))
                     if len(pending) >= workers * ITEMS_AHEAD:
                         yield _first(pending)
                 while pending:
@@ -53,6 +55,25 @@ def in_order[Item, Result](
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Hold back what SIGINT and SIGTERM do: an exception that a handler raises in the midst of a fork is lost."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if threading.current_thread() is not threading.main_thread() or None in handlers.values():
+        yield
+        return
+    arrived: list[int] = []
+    for number in handlers:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def _first[Item, Result](pending: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:

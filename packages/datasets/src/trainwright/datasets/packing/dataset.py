@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.packing.artifact import Artifact
 from trainwright.datasets.packing.rows import packed_row
+from trainwright.datasets.packing.tokenizing import Sequences
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,8 +17,11 @@ if TYPE_CHECKING:
 class PackedDataset:
     """One row of `size` tokens for each index, in the form of `rows.packed_row`."""
 
-    def __init__(self, artifact: Artifact, *, size: int, alignment: int, pad: int) -> None:
-        self.artifact = artifact
+    def __init__(
+        self, source: Sequences, artifact: Artifact, folder: Path, *, size: int, alignment: int, pad: int
+    ) -> None:
+        self.artifact, self.folder = artifact, folder
+        self._source = source
         self.size, self.alignment = size, alignment
         self.fingerprint: str = artifact.description["fingerprint"]
         self._pad = pad
@@ -28,6 +33,11 @@ class PackedDataset:
         """Raises IndexError."""
         sequences = [self._sequence(int(number)) for number in self.artifact.sequences(range(len(self))[row])]
         return packed_row(sequences, alignment=self.alignment, pad=self._pad, size=self.size)
+
+    def where(self, row: int) -> tuple[str, ...]:
+        """The rows of the data that the sequences of a packed row are made of."""
+        numbers = self.artifact.numbers[self.artifact.sequences(row)].tolist()
+        return tuple(where for number in numbers for where in self._source.where(number))
 
     def segment_lengths(self, row: int) -> np.ndarray:
         """Tokens of each sequence of a row, without padding: int64, shape [sequences]."""

@@ -79,4 +79,4 @@ def packed(
     artifact = open_artifact(entry)
     if artifact is None:
         raise DataError(f"{entry} was removed while it was opened")
-    return PackedDataset(artifact, size=size, alignment=alignment, pad=padding_id(tokenizer))
+    return PackedDataset(dataset, artifact, entry, size=size, alignment=alignment, pad=padding_id(tokenizer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from trainwright.datasets.errors import DataError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from trainwright.datasets.packing.dataset import PackedDataset
 
 
@@ -77,8 +80,8 @@ def lines(found: Efficiency) -> list[str]:
         "kept": f"{found.kept:.2%} of all places: {found.tokens:,} tokens, {found.supervised_tokens:,} of them learnt",
         "padding": f"{1 - found.kept:.2%}: {found.alignment_padding:,} tokens behind sequences, "
         f"{found.rest_padding:,} at the ends of rows",
-        "truncated": f"{found.truncated_sequences:,} sequences by {found.truncated_tokens:,} tokens in all",
-        "unpacked": f"{found.sequences * found.row_size / places:.1f} times as many places, a row for each sequence",
+        "truncated": f"{found.truncated_sequences:,} of these sequences, by {found.truncated_tokens:,} tokens in all",
+        "unpacked": f"{found.sequences * found.row_size / places:.1f} times as many places, were each sequence a row",
     }
     if found.left_out:
         missing, reasons = found.samples - found.sequences, "; ".join(found.left_out)
@@ -86,30 +89,45 @@ def lines(found: Efficiency) -> list[str]:
     return [f"{name:<10}  {text}" for name, text in rows.items()]
 
 
-def draw(dataset: PackedDataset, path: Path) -> None:
-    """A picture: how long sequences are, and how full rows are.
+@dataclass(frozen=True)
+class Panel:
+    """One row of a picture."""
+
+    title: str
+    dataset: PackedDataset
+
+
+def draw(panels: Sequence[Panel], path: Path) -> None:
+    """A picture as PNG, a row for each panel: how long sequences are, and how full rows are.
 
     Raises:
         DataError: the file cannot be written.
     """
-    import numpy as np
     from matplotlib.figure import Figure
 
-    lengths, found = dataset.artifact.lengths(), efficiency(dataset)
-    row_of = np.repeat(np.arange(len(dataset)), np.diff(dataset.artifact.offsets))
-    filled = np.bincount(row_of, weights=lengths[dataset.artifact.order]) / dataset.size
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.hist(lengths, bins=min(60, dataset.size), range=(0, dataset.size), color="tab:blue")
-    left.set(title=f"{found.sequences:,} sequences", xlabel="tokens of a sequence", ylabel="sequences")
-    if found.truncated_sequences:
-        left.annotate(
-            f"{found.truncated_sequences:,} truncated", (0.98, 0.96), xycoords="axes fraction", ha="right", va="top"
-        )
-    right.hist(filled * 100, bins=50, range=(0, 100), color="tab:green")
-    right.set(title=f"{found.rows:,} rows of {found.row_size:,}, {found.kept:.2%} of all places kept")
-    right.set(xlabel="% of a row that is tokens", ylabel="rows", yscale="log")
+    figure = Figure(figsize=(10, 3.6 * len(panels)), layout="constrained")
+    for panel, (left, right) in zip(panels, figure.subplots(len(panels), 2, squeeze=False), strict=True):
+        _draw_lengths(left, panel)
+        _draw_rows(right, panel)
     try:
         figure.savefig(path, dpi=120, format="png")
     except OSError as error:
         raise DataError(f"{path}: cannot write there: {error.strerror or error}") from error
+
+
+def _draw_lengths(axes: Axes, panel: Panel) -> None:
+    lengths, size, found = panel.dataset.artifact.lengths(), panel.dataset.size, efficiency(panel.dataset)
+    axes.hist(lengths, bins=min(60, size), range=(0, size), color="tab:blue")
+    title = f"{panel.title}: {found.sequences:,} sequences, {found.truncated_sequences:,} truncated"
+    axes.set(title=title, xlabel="tokens of a sequence", ylabel="sequences")
+
+
+def _draw_rows(axes: Axes, panel: Panel) -> None:
+    import numpy as np
+
+    artifact, found = panel.dataset.artifact, efficiency(panel.dataset)
+    row_of = np.repeat(np.arange(found.rows), np.diff(artifact.offsets))
+    filled = np.bincount(row_of, weights=artifact.lengths()[artifact.order]) / found.row_size
+    axes.hist(filled * 100, bins=50, range=(0, 100), color="tab:green")
+    axes.set(title=f"{found.rows:,} rows of {found.row_size:,} tokens, {found.kept:.2%} of all places used")
+    axes.set(xlabel="% of a row that is tokens", ylabel="rows (logarithmic)", yscale="log")

@@ -30,6 +30,10 @@ class Sequences(Protocol):
         """A whole sequence, or why its row is left out."""
         ...
 
+    def where(self, number: int) -> tuple[str, ...]:
+        """The row that a sequence is made of."""
+        ...
+
 
 @dataclass(frozen=True)
 class Encoded:

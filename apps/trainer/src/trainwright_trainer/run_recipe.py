@@ -74,12 +74,11 @@ def refusal_for_launcher(here: Place) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from trainwright.runner.directory import write_status
-        from trainwright.runner.run import STATUS_FILE
+        from trainwright.runner.run import tell_launcher
 
-        path, code = os.environ.get(STATUS_FILE), getattr(error, "exit_code", None)
-        if path and here.rank == 0 and isinstance(code, int):
-            write_status(Path(path), exit_code=code, reason=one_line(error), session_id=None, step=None)
+        code = getattr(error, "exit_code", None)
+        if isinstance(code, int):
+            tell_launcher(here, exit_code=code, reason=one_line(error), session_id=None, step=None)
         raise
 
 

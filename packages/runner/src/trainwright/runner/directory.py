@@ -8,6 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,9 +119,19 @@ def remove(paths: set[Path]) -> None:
 
 
 def write_status(path: Path, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:
-    """Leave the real outcome where a launcher finds it; torchrun and srun flatten exit codes."""
+    """Leave the outcome of a session."""
+    write_atomically(path, _status(exit_code, reason, session_id, step))
+
+
+def write_first_status(path: Path, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:
+    """As `write_status`, unless another rank has done so: what comes later is a consequence."""
+    with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+        file.write(_status(exit_code, reason, session_id, step))
+
+
+def _status(exit_code: int, reason: str, session_id: str | None, step: int | None) -> str:
     status = {"exit_code": exit_code, "reason": reason, "session_id": session_id, "step": step}
-    write_atomically(path, json.dumps(status, indent=2) + "\n")
+    return json.dumps(status, indent=2) + "\n"
 
 
 def write_atomically(path: Path, text: str) -> None:

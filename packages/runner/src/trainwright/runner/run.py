@@ -69,8 +69,8 @@ def run_session(resolved: ResolvedRun, run_dir: Path | None, here: Place, *, det
     with stop_request, exclusive(run_dir, config, here) as log:
         session = prepare(resolved, run_dir, log, device, here, clock, stop_request)
         reason = train_and_log(session, log, outcome)
-        if log:
-            report(run_dir)
+        # All wait for it: srun and torchrun give the ranks that are left little time once one has gone.
+        rank_zero_first(lambda: report(run_dir), here)
     stop()
     if reason is None:
         say(here, f"done: {config.train.train_iters} updates in {run_dir}")
@@ -252,7 +252,7 @@ def report(run_dir: Path) -> None:
 
 @contextmanager
 def outcome_for_launcher(here: Place) -> Iterator[dict]:
-    """Leave the outcome where `TRAINWRIGHT_STATUS_FILE` says, an error included: torchrun flattens exit codes."""
+    """Leave the outcome where `TRAINWRIGHT_STATUS_FILE` says, an error included: torchrun and srun flatten codes."""
     outcome: dict = {"exit_code": 1, "reason": "ended unexpectedly", "session_id": None, "step": None}
     try:
         yield outcome
@@ -263,9 +263,14 @@ def outcome_for_launcher(here: Place) -> Iterator[dict]:
             raise
         raise failure from error
     finally:
-        path = os.environ.get(STATUS_FILE)
-        if path and here.rank == 0:
-            directory.write_status(Path(path), **outcome)
+        tell_launcher(here, **outcome)
+
+
+def tell_launcher(here: Place, *, exit_code: int, reason: str, session_id: str | None, step: int | None) -> None:
+    """Write the outcome where the launcher looks for it, if it does. Of several ranks that fail the first one tells."""
+    path = os.environ.get(STATUS_FILE)
+    if path and (here.rank == 0 or exit_code not in (DONE, STOPPED_EARLY)):
+        directory.write_first_status(Path(path), exit_code=exit_code, reason=reason, session_id=session_id, step=step)
 
 
 def say(here: Place, text: str) -> None:

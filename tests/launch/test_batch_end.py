@@ -4,6 +4,7 @@ Real bash runs the script that `render_sbatch` writes, and the same lines in a s
 sets it. `srun` and `scontrol` are small programs that record how they were called; tests/slurm does the same on Slurm.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -213,6 +214,24 @@ def test_a_run_that_is_done_is_done(node: Node) -> None:
     node.words = ("--max-requeues=1",)
     assert node.run(node.saves(5) + "exit 0") == (0, [])
     assert node.requeued() == []
+
+
+@pytest.mark.parametrize(("told", "ends"), [(75, 75), (2, 2), (1, 1), (0, 143), (9, 143), (None, 143)])
+def test_the_runs_own_word_comes_before_sruns(node: Node, told: int | None, ends: int) -> None:
+    """srun gives the highest code of all ranks, also of those that it ended because one rank had stopped."""
+    node.words = ("--max-requeues=1",)
+    word = "" if told is None else json.dumps({"exit_code": told, "reason": "x", "step": 143}, indent=2)
+    code, _ = node.run(f"cat > '{node.job_dir}/outcome_7_0.json' <<'END'\n{word}\nEND\nexit 143")
+    assert (code, node.status()) == (ends, f"7 0 {ends}\n")
+    assert node.requeued() == (["requeue 7"] if ends == 75 else [])
+
+
+def test_the_word_of_another_start_does_not_count(node: Node) -> None:
+    """Each start of each job has its own."""
+    word = json.dumps({"exit_code": 75}, indent=2)
+    assert node.run(f"cat > '{node.job_dir}/outcome_7_0.json' <<'END'\n{word}\nEND\nexit 143")[0] == 75
+    assert node.run("exit 143", restarts=1)[0] == 143
+    assert node.run("exit 143", job_id=8)[0] == 143
 
 
 def test_a_job_stopped_from_outside_is_never_put_back(node: Node) -> None:

@@ -1,5 +1,6 @@
 """A Slurm job is a pure function of settings and words."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,14 @@ from tests.launch.slurm_jobs import NEEDED, NOW, RECIPE, RUN_DIR, job_of, settin
 from trainwright.launch import LaunchError
 from trainwright.launch.slurm_job import SlurmJob, host_of, render_slurm
 
-WORDS = st.lists(st.text(st.characters(exclude_characters="\0"), max_size=20))
+# Where the run says how it ended, then the run itself.
+RANK = (
+    "! [ -d /nemo_run ] || "
+    "export TRAINWRIGHT_STATUS_FILE=/nemo_run/outcome_${SLURM_JOB_ID}_${SLURM_RESTART_COUNT:-0}.json; "
+    'exec "$@"'
+)
+# Whatever an argument can be; bytes that are no UTF-8 stand as Python has them in sys.argv.
+WORDS = st.lists(st.binary(max_size=20).map(lambda word: os.fsdecode(word.replace(b"\0", b""))))
 
 
 def render(*words: str, options: tuple[str, ...] = ()) -> SlurmJob:
@@ -35,7 +43,7 @@ def test_the_whole_value() -> None:
         words=("-ms", "4", *RECIPE),
         run_dir=RUN_DIR,
         checkpoints=f"{RUN_DIR}/checkpoints",
-        command=("/bin/sh", "-c", 'exec "$@"', "trainwright", "run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE),
+        command=("/bin/sh", "-c", RANK, "trainwright", "run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE),
         memory_clock=None,
         max_requeues=0,
         source=None,

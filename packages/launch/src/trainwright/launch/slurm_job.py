@@ -11,13 +11,19 @@ from trainwright.launch.errors import LaunchError
 from trainwright.launch.mounts import JOB_MOUNT, Mount, host_path
 from trainwright.launch.quoting import check_lengths
 from trainwright.launch.settings import Settings
+from trainwright.launch.status import STATUS_FILE
 
 __all__ = ["JOB_MOUNT", "SlurmJob", "render_slurm"]
 
 _RUN_RECIPE = ("run-recipe",)
 _FROM_SOURCE = ("python3", "-m", "trainwright_trainer")
 
-_EXEC = 'exec "$@"'
+OUTCOME = "outcome"
+"""In the job's directory, `outcome_<job id>_<restart>.json`: how the run ended, by the first rank that knew."""
+
+# srun ends the other ranks as soon as one has failed, and then gives the highest of all codes, which is often theirs.
+_OUTCOME_FILE = f"{JOB_MOUNT}/{OUTCOME}_${{SLURM_JOB_ID}}_${{SLURM_RESTART_COUNT:-0}}.json"
+_EXEC = f'! [ -d {JOB_MOUNT} ] || export {STATUS_FILE}={_OUTCOME_FILE}; exec "$@"'
 _SOURCE_FIRST = (
     "source=$1; shift; "
     'if ! [ -d "$source/apps/trainer/src" ]; then '

@@ -256,6 +256,11 @@ def test_all_missing_options_stand_in_one_line() -> None:
     )
 
 
+def test_a_slip_in_any_missing_option_is_recognised() -> None:
+    """Not only in the first one."""
+    assert "(--acount is no launch option; did you mean --account?)" in refused("--nodes=2", "--acount", "x", *RECIPE)
+
+
 def test_a_bad_value_is_refused_by_the_place_it_came_from(tmp_path: Path) -> None:
     """An environment variable by its name, a cluster file by file, table and key."""
     words = [word for word in NEEDED if not word.startswith(("--account", "--gpus"))]

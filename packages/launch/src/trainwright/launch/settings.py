@@ -133,12 +133,17 @@ def _check_required(settings: Settings, typed: Typed) -> None:
     ]
     if not missing:
         return
-    first = missing[0].names[0]
-    flags = [word.partition("=")[0] for word in typed.words if word.startswith("--")]
-    close = get_close_matches(first, flags, n=1, cutoff=0.8)
     named = ", ".join(" or ".join([f"{option.names[0]} {option.metavar}", *option.environment]) for option in missing)
-    misspelt = f" ({close[0]} is no launch option; did you mean {first}?)" if close else ""
-    raise LaunchError(f"missing: {named}{misspelt}; or --executor local, to run on this machine")
+    raise LaunchError(f"missing: {named}{_misspelt(missing, typed)}; or --executor local, to run on this machine")
+
+
+def _misspelt(missing: Sequence[Option], typed: Typed) -> str:
+    """Which forwarded flag was meant for a missing option, if one looks like it."""
+    flags = [word.partition("=")[0] for word in typed.words if word.startswith("--")]
+    for option in missing:
+        for close in get_close_matches(option.names[0], flags, n=1, cutoff=0.8):
+            return f" ({close} is no launch option; did you mean {option.names[0]}?)"
+    return ""
 
 
 def _check_together(settings: Settings) -> None:

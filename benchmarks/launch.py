@@ -3,10 +3,11 @@
     python benchmarks/launch.py [--rounds 5]
 
 Each command is a process of its own. `--help`, an argument error, `--show` and `--render sbatch` are for reading, and
-should answer before anybody wonders: they are measured beside `python -c pass`, and beside `python -c 'import nemo_run'`,
-which is what they would cost if the launcher loaded it. `--dry-run` cannot do without NeMo-Run: its ratio to the bare
-import says what the launcher adds, and should stay below 1.2. The preflight, which resolves the recipe, has a line of its
-own. Rounds are interleaved, so that a busy machine slows all alike; the first is not counted, since it writes bytecode.
+should answer before anybody wonders: they are measured beside `python -c pass`, and beside
+`python -c 'import nemo_run'`, which is what they would cost if the launcher loaded it. `--dry-run` cannot do without
+NeMo-Run: its ratio to the bare import says what the launcher adds, and should stay below 1.2. The preflight, which
+resolves the recipe, has a line of its own. Rounds are interleaved, so that a busy machine slows all alike; the first is
+not counted, since it writes bytecode.
 """
 
 import argparse

@@ -68,3 +68,13 @@ def test_a_topology_reproduces_the_single_rank(start, name):
     difference = max(abs(found[step] - loss) / loss for step, loss in reference.items())
     print(f"{name}: largest relative difference {difference:.1e}")
     assert difference < GATE
+
+
+def test_a_run_on_packed_rows_goes_on_at_another_topology(start):
+    """The multiple to which sequences are padded was set to one that both topologies can use."""
+    folder, rows, weights = start
+    words = (weights, *OFFLINE, "scheduler.lr_decay_iters=8")
+    run_ranks(train_rows, 1, 1, folder / "moved", rows, *words, "train.train_iters=4")
+    assert run_ranks(train_rows, 2, 2, folder / "moved", rows, *words, *CP2) == [0, 0]
+    reference, found = losses(folder / "beforehand"), losses(folder / "moved")
+    assert found == {step: pytest.approx(loss, rel=GATE) for step, loss in reference.items()}

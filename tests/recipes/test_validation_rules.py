@@ -226,7 +226,7 @@ def test_what_a_gpu_can_do_has_rules_too(line: str, parts: tuple[str, ...]) -> N
     [
         "model.num_moe_experts=8",
         "model.fp8_margin=1",
-        "model.moe_router_topk=4",
+        "model.moe_expert_capacity_factor=1.5",
         "model.mtp_num_layers=1",
         "model.mamba_num_heads=4",
         "model.cuda_graph_impl=local",

@@ -7,7 +7,6 @@ from trainwright.recipes.validate.plan import Plan
 
 HONOURED = frozenset(
     {
-        "activation_func_clamp_value",
         "apply_rope_fusion",
         "batch_p2p_comm",
         "batch_p2p_sync",
@@ -16,16 +15,29 @@ HONOURED = frozenset(
         "calculate_per_token_loss",
         "cross_entropy_fusion_impl",
         "embedding_init_method_std",
-        "glu_linear_offset",
         "gradient_accumulation_fusion",
         "layernorm_zero_centered_gamma",
+        "moe_hybridep_num_sms",
         "overlap_p2p_comm",
         "recompute_modules",
         "softmax_scale",
-        "window_size",
     }
 )
 """Fields that act in this version; any other keeps its default."""
+
+TO_COME: tuple[str, ...] = (
+    "softmax_type",
+    "window_attn_skip_freq",
+    "multi_latent_attention",
+    "num_moe_experts",
+    "mtp_num_layers",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+    "pipeline_model_parallel_layout",
+)
+"""Declared fields that this version refuses to set."""
 
 SET_ELSEWHERE = {
     "bf16": "mixed_precision.bf16",
@@ -47,4 +59,14 @@ def extras_act(plan: Plan) -> None:
             )
 
 
-RULES = (extras_act,)
+def declared_fields_act(plan: Plan) -> None:
+    """The same for declared fields."""
+    model = plan.config.model
+    for name in TO_COME:
+        if getattr(model, name) != type(model).model_fields[name].default:
+            raise ConfigError(f"model.{name}={show(getattr(model, name))} is not available yet")
+    if model.position_embedding_type == "yarn":
+        raise ConfigError("model.position_embedding_type=yarn is not available yet")
+
+
+RULES = (extras_act, declared_fields_act)

@@ -9,11 +9,55 @@ Condition = Callable[[ConfigContainer], bool]
 
 
 def _rotary(config: ConfigContainer) -> bool:
-    return config.model.position_embedding_type == "rope"
+    return config.model.position_embedding_type in ("rope", "yarn")
+
+
+def _plain_rotary(config: ConfigContainer) -> bool:
+    return config.model.position_embedding_type == "rope" and not config.model.multi_latent_attention
 
 
 def _scaled_rotary(config: ConfigContainer) -> bool:
-    return _rotary(config) and config.model.rope_scaling
+    return _plain_rotary(config) and config.model.rope_scaling
+
+
+def _yarn(config: ConfigContainer) -> bool:
+    return config.model.position_embedding_type == "yarn"
+
+
+def _latent(config: ConfigContainer) -> bool:
+    return config.model.multi_latent_attention
+
+
+def _latent_yarn(config: ConfigContainer) -> bool:
+    return _latent(config) and config.model.rope_type == "yarn"
+
+
+def _windowed(config: ConfigContainer) -> bool:
+    return config.model.window_size is not None
+
+
+def _experts(config: ConfigContainer) -> bool:
+    return config.model.num_moe_experts is not None
+
+
+def _shared_experts(config: ConfigContainer) -> bool:
+    return _experts(config) and config.model.moe_shared_expert_intermediate_size is not None
+
+
+def _expert_bias(config: ConfigContainer) -> bool:
+    return _experts(config) and config.model.moe_router_enable_expert_bias
+
+
+def _auxiliary_loss(config: ConfigContainer) -> bool:
+    return _experts(config) and config.model.moe_router_load_balancing_type != "none"
+
+
+def _flexible(config: ConfigContainer) -> bool:
+    return _experts(config) and config.model.moe_token_dispatcher_type == "flex"
+
+
+def _predicts_further(config: ConfigContainer) -> bool:
+    return config.model.mtp_num_layers is not None
 
 
 def _learned(config: ConfigContainer) -> bool:
@@ -115,9 +159,106 @@ def _profiles(config: ConfigContainer) -> bool:
 # Fields, when somebody reads them, and what to say where nobody does.
 TABLE: tuple[tuple[tuple[str, ...], Condition, str], ...] = (
     (
-        ("model.rotary_base", "model.rotary_percent", "model.rope_scaling"),
+        ("model.rotary_base", "model.rotary_percent"),
         _rotary,
         "model.position_embedding_type=rope",
+    ),
+    (("model.rope_scaling",), _plain_rotary, "model.position_embedding_type=rope and heads of the plain kind"),
+    (
+        tuple(
+            f"model.yarn_{name}"
+            for name in (
+                "rotary_scaling_factor",
+                "original_max_position_embeddings",
+                "beta_fast",
+                "beta_slow",
+                "mscale",
+                "mscale_all_dim",
+                "correction_range_round_to_int",
+            )
+        ),
+        _yarn,
+        "model.position_embedding_type=yarn",
+    ),
+    (
+        tuple(
+            f"model.{name}"
+            for name in (
+                "q_lora_rank",
+                "kv_lora_rank",
+                "qk_head_dim",
+                "qk_pos_emb_head_dim",
+                "v_head_dim",
+                "rope_type",
+            )
+        ),
+        _latent,
+        "model.multi_latent_attention=true",
+    ),
+    (
+        tuple(
+            f"model.{name}"
+            for name in (
+                "rotary_scaling_factor",
+                "original_max_position_embeddings",
+                "beta_fast",
+                "beta_slow",
+                "mscale",
+                "mscale_all_dim",
+            )
+        ),
+        _latent_yarn,
+        "model.multi_latent_attention=true and model.rope_type=yarn",
+    ),
+    (("model.window_attn_skip_freq",), _windowed, "model.window_size"),
+    (
+        tuple(
+            f"model.moe_{name}"
+            for name in (
+                "layer_freq",
+                "ffn_hidden_size",
+                "shared_expert_intermediate_size",
+                "router_topk",
+                "router_score_function",
+                "router_pre_softmax",
+                "router_num_groups",
+                "router_group_topk",
+                "router_topk_scaling_factor",
+                "router_enable_expert_bias",
+                "router_dtype",
+                "router_load_balancing_type",
+                "z_loss_coeff",
+                "grouped_gemm",
+                "permute_fusion",
+                "router_fusion",
+                "token_dispatcher_type",
+            )
+        ),
+        _experts,
+        "model.num_moe_experts",
+    ),
+    (
+        ("model.moe_shared_expert_gate", "model.moe_shared_expert_overlap"),
+        _shared_experts,
+        "model.moe_shared_expert_intermediate_size",
+    ),
+    (("model.moe_router_bias_update_rate",), _expert_bias, "model.moe_router_enable_expert_bias=true"),
+    (("model.moe_aux_loss_coeff",), _auxiliary_loss, "experts and a model.moe_router_load_balancing_type"),
+    (
+        ("model.moe_flex_dispatcher_backend", "model.moe_hybridep_num_sms"),
+        _flexible,
+        "model.moe_token_dispatcher_type=flex",
+    ),
+    (("model.mtp_loss_scaling_factor",), _predicts_further, "model.mtp_num_layers"),
+    (
+        (
+            "model.num_layers_in_first_pipeline_stage",
+            "model.num_layers_in_last_pipeline_stage",
+            "model.account_for_embedding_in_pipeline_split",
+            "model.account_for_loss_in_pipeline_split",
+        ),
+        _pipelined,
+        "model.pipeline_model_parallel_size of 2 or more",
     ),
     (
         (

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ SET_BY_THE_SCRIPT = (
 
 _SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]+")
 _AS_IT_WAS = "{ set +vx; } 2>/dev/null; unset PYTHONUNBUFFERED SLURM_UNBUFFEREDIO"
-"""The script's log without a trace of every line. SLURM_UNBUFFEREDIO is `srun --unbuffered`: every rank would write to a
-pseudo-terminal, and draw progress bars into its log."""
+"""The script's log without a trace of every line. SLURM_UNBUFFEREDIO is `srun --unbuffered`: every rank would write to
+a pseudo-terminal, and draw progress bars into its log."""
 
 
 def home(environment: Mapping[str, str]) -> Path:
@@ -92,7 +93,7 @@ def submit(job: SlurmJob, nemo_home: Path, environment: Mapping[str, str]) -> Su
     """
     with _nemo_run("submitting with NeMo-Run") as run:
         with _experiment(run, job, _slurm_executor(run, job, nemo_home), nemo_home) as experiment:
-            _let_its_directory_exist(experiment)
+            _prepare_once_where_it_is(experiment)
             with _environment(environment):
                 experiment.run(detach=True)
         handle: str = experiment.jobs[0].handle
@@ -138,6 +139,8 @@ def _experiment(run: Any, job: SlurmJob, executor: Any, base: Path) -> Iterator[
         clean_mode=True,
         enable_goodbye_message=False,
         skip_status_at_exit=True,
+        # The script says what these files would say, and writing them costs as much as the rest together.
+        serialize_metadata_for_scripts=False,
     )
     with experiment:
         experiment.add(script, executor=executor, name=job.name)
@@ -154,10 +157,12 @@ def _argument(word: str) -> str:
     return bash_quote(word).replace("$", "$$")
 
 
-def _let_its_directory_exist(experiment: Any) -> None:
-    """`run` insists on making the directory, which holds launch.json by then: the job may start before it returns."""
+def _prepare_once_where_it_is(experiment: Any) -> None:
+    """`run` prepares twice and insists on making the directory, which holds launch.json by then: a job may start before
+    `run` returns. Once is enough, in the directory that is there."""
     prepare = experiment._prepare
-    experiment._prepare = lambda exist_ok=False: prepare(exist_ok=True)
+    once = cache(lambda: prepare(exist_ok=True))
+    experiment._prepare = lambda exist_ok=False: once()
 
 
 @contextmanager

@@ -57,6 +57,7 @@ def test_words_arrive_through_an_executor_of_ones_own(site: Shell) -> None:
     assert argv == [os.fsencode(word) for word in ("--run-dir", run_dir, *RECIPE, *HOSTILE)]
 
 
+@pytest.mark.distributed
 def test_its_launcher_decides_about_ranks(site: Shell) -> None:
     """torchrun starts the command once for each rank, and the rank's output is shown."""
     said = site.launch(*words("torchrun", "--run-dir", f"{site.place}/run", gpus=2), PATH=_path(site))

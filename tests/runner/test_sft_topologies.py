@@ -2,6 +2,7 @@
 
 import pytest
 from tests.runner.sft_training import folder_of_rows, supervised_tokens, train_rows
+from tests.runner.test_telemetry_tensorboard import points
 from tests.runner.training import losses, records
 
 from trainwright.runner.testing import run_ranks
@@ -68,6 +69,27 @@ def test_a_topology_reproduces_the_single_rank(start, name):
     difference = max(abs(found[step] - loss) / loss for step, loss in reference.items())
     print(f"{name}: largest relative difference {difference:.1e}")
     assert difference < GATE
+    if "beforehand" in name:  # the same rows everywhere, so the same work
+        wanted = operations(folder / "beforehand", 1)
+        assert operations(folder / name, ranks) == {step: pytest.approx(one, rel=1e-5) for step, one in wanted.items()}
+
+
+def operations(run_dir, ranks):
+    """Of each update over all devices, in 10^12, from what TensorBoard shows of its speed."""
+    shown = points(run_dir / "tb_logs")
+    speed, seconds = shown["throughput/tflops/device"], shown["iteration-time"]
+    return {step: speed[step] * seconds[step] * ranks for step in seconds}
+
+
+def test_a_packed_row_takes_fewer_operations_than_one_sequence_as_long(start):
+    from trainwright.recipes import from_yaml
+    from trainwright.runner.models import floating_point_operations
+
+    folder = start[0]
+    config = from_yaml((folder / "beforehand" / "configs" / "ConfigContainer.yaml").read_text())
+    row, rows = 96, config.train.global_batch_size
+    dense, whole = (floating_point_operations(config).of(rows * row, pairs) / 1e12 for pairs in (0, rows * row**2))
+    assert all(dense < one < (dense + whole) / 2 for one in operations(folder / "beforehand", 1).values())
 
 
 def test_a_run_on_packed_rows_goes_on_at_another_topology(start):

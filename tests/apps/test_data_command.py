@@ -121,7 +121,7 @@ def test_a_cancelled_job_leaves_nothing(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    endless = subprocess.Popen(f"yes > {fifo}", shell=True)
+    endless = subprocess.Popen(f"yes {'x' * 1000} > {fifo}", shell=True)
     while not any(path.stat().st_size for path in tmp_path.glob(".out.bin*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)

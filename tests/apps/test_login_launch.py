@@ -160,6 +160,18 @@ def test_the_local_executor_takes_the_same_words(words: tuple[str, ...], ranks: 
     assert launched.call_args.kwargs["nproc_per_node"] == ranks
 
 
+def test_a_clusters_number_of_gpus_is_not_this_machines(tmp_path: Path) -> None:
+    """A flag wins over the cluster file here too."""
+    file = tmp_path / "clusters.toml"
+    file.write_text("[hops]\ngpus-per-node = 8\n")
+    cluster = ("--cluster", "hops", "--cluster-file", str(file))
+    for words, ranks in ((("--nproc-per-node", "2"), 2), (("--gpus-per-node", "3"), 3)):
+        with patch("trainwright.launch.local.launch_local", return_value=0) as launched:
+            result = CliRunner().invoke(app, ["launch", "--executor", "local", *cluster, *words, *GPT])
+        assert result.exit_code == 0, result.output
+        assert launched.call_args.kwargs["nproc_per_node"] == ranks
+
+
 def test_options_that_do_not_matter_here_are_named_in_one_line() -> None:
     """Nothing that was typed is silently ignored."""
     with patch("trainwright.launch.local.launch_local", return_value=0):

@@ -246,3 +246,37 @@ def test_an_installation_that_fails_says_so_and_leaves_no_stamp(script: Path, tm
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("train.sh: the environment could not be made; what went wrong stands above\n")
     assert not any((path / "ready").exists() for path in environments(tmp_path))
+
+
+def programs(folder: Path, **linked: str) -> Path:
+    """A folder for PATH that holds what train.sh needs of a system, and no uv."""
+    folder.mkdir()
+    needed = ("bash", "cat", "env", "flock", "mkdir", "mv", "realpath", "rm", "sha256sum")
+    for name, target in {**{name: shutil.which(name) for name in needed}, **linked}.items():
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def test_without_uv_and_without_a_new_python_both_are_named(script: Path, tmp_path: Path) -> None:
+    """An old system Python is not tried and failed with."""
+    old = tmp_path / "old"
+    old.write_text("#!/bin/bash\nexit 1\n")
+    old.chmod(0o755)
+    environment = user(tmp_path, PATH=str(programs(tmp_path / "bin", python3=str(old))))
+    done = run(script, "--help", environment=environment, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("Python 3.12 or newer is needed, or uv, which brings one: python3 -m pip install uv\n")
+
+
+@pytest.mark.slow
+def test_without_uv_pip_makes_the_environment(script: Path, tmp_path: Path) -> None:
+    """The system's Python is enough; it takes its minutes once."""
+    python = str(Path(sys.base_prefix) / "bin" / "python3")
+    environment = user(tmp_path, PATH=str(programs(tmp_path / "bin", python3=python)))
+    for _ in range(2):
+        done = run(script, *SITE, "--recipe", "r", "--dry-run", "--no-preflight", environment=environment, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("#!")
+    assert done.stderr == ""
+    (made,) = environments(tmp_path)
+    assert not list(made.glob("lib/python*/site-packages/torch"))

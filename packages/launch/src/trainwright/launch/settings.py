@@ -149,7 +149,9 @@ def _misspelt(missing: Sequence[Option], typed: Typed) -> str:
 def _check_together(settings: Settings) -> None:
     """Options that cannot both be right."""
     one, other = settings.nproc_per_node, settings.gpus_per_node
-    if settings.kind == "local" and None not in (one, other) and one != other:
+    # A cluster file's number of GPUs is not meant for this machine.
+    both_typed = all(settings.origins[dest].startswith("flag") for dest in ("nproc_per_node", "gpus_per_node"))
+    if settings.kind == "local" and both_typed and one != other:
         raise LaunchError(
             f"--nproc-per-node {one} and --gpus-per-node {other} both say how many ranks run here: give one"
         )

@@ -25,10 +25,12 @@ CP2 = ("model.context_parallel_size=2",)
 VP2 = (*PP2, "model.virtual_pipeline_model_parallel_size=2")
 CASES = {
     "padded, DP2": (2, PADDED),
+    "padded to the whole length, PP2": (2, (*PADDED, *PP2)),
     "padded to the longest of the global batch, CP2": (2, (*PADDED[:1], "dataset.dataloader_type=batch", *CP2)),
     "in batch, one rank": (1, IN_BATCH),
     "in batch, TP2+SP": (2, (*IN_BATCH, *TP2)),
     "in batch, CP2": (2, (*IN_BATCH, *CP2)),
+    "in batch, TP2 x CP2": (4, (*IN_BATCH, *TP2, *CP2)),
     "in batch, PP2": (2, (*IN_BATCH, *PP2)),
     "in batch, PP2 VP2": (2, (*IN_BATCH, *VP2)),
     "beforehand, DP2": (2, OFFLINE),

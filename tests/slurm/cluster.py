@@ -106,7 +106,7 @@ class Cluster:
             raise ClusterFailed(f"scontrol show job {number}: {answer.stderr.strip()}")
         return dict(re.findall(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)", answer.stdout))
 
-    def wait(self, number: int, *states: str, timeout: float = 180) -> dict[str, str]:
+    def wait(self, number: int, *states: str, timeout: float = 400) -> dict[str, str]:
         """The job's fields once it is in one of `states` (any final one if none is named)."""
         wanted = set(states) or FINAL
         deadline = time.monotonic() + timeout

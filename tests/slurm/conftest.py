@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm.cluster import Cluster, missing, running_cluster
+from tests.slurm.login import Login
 
 HERE = Path(__file__).parent
 
@@ -35,3 +36,9 @@ def slurm(slurm_session: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SLURM_CONF", str(slurm_session.conf))
     return slurm_session
+
+
+@pytest.fixture(scope="module")
+def login(slurm_session: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Login:
+    """One user for the tests of a file, so that they can share jobs."""
+    return Login(slurm_session, tmp_path_factory.mktemp("home"))

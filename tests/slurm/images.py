@@ -43,8 +43,8 @@ def training_image(place: Path) -> Path:
 
 
 def recording_image(place: Path) -> Path:
-    """`run-recipe` is the recorder. A directory has to be mounted on /record."""
-    return image(place, {"run-recipe": RECORDER}, {"BAKED": "by the image"})
+    """`run-recipe` and `python3` are the recorder. A directory has to be mounted on /record."""
+    return image(place, {"run-recipe": RECORDER, "python3": RECORDER}, {"BAKED": "by the image"})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@
  *   - images are directories on the node: no squashfs, no registry, nothing is imported, and a missing one is an error;
  *   - the host's files stay visible, but for the directories named by `hide=`: a program that a real image lacks may be
  *     found here;
- *   - no user namespace and no remapped root: nodes run as root, and so do tasks of root;
+ *   - no user namespace and no remapped root: jobs are root's;
  *   - no entrypoint, no enroot hooks, no home mount: those options are recorded only; --container-readonly likewise;
  *   - --container-name and --container-save are refused, PYXIS_* variables are not read.
  */
@@ -476,27 +476,20 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **words)
     return 0;
 }
 
-int slurm_spank_task_init_privileged(spank_t spank, int count, char **words)
+/* The last hook before the task's program starts, as the user: after the node has changed to the job's directory, which
+ * the container may not have. */
+int slurm_spank_task_init(spank_t spank, int count, char **words)
 {
-    (void)spank, (void)count, (void)words;
+    (void)count, (void)words;
     char root[PATH_MAX];
     if (!given[IMAGE])
         return 0;
     if (container < 0)
         return fail("%s", problem);
+    const char *directory = given[WORKDIR] ? given[WORKDIR] : "/";
     snprintf(root, sizeof root, "%s/root", scratch);
     if (setns(container, CLONE_NEWNS) || chroot(root) || chdir("/"))
         return fail("cannot enter the container: %s", strerror(errno));
-    return 0;
-}
-
-/* The last hook before the task's program starts, as the user. */
-int slurm_spank_task_init(spank_t spank, int count, char **words)
-{
-    (void)count, (void)words;
-    if (!given[IMAGE])
-        return 0;
-    const char *directory = given[WORKDIR] ? given[WORKDIR] : "/";
     if (chdir(directory))
         return fail("couldn't chdir to %s: %s", directory, strerror(errno));
     return apply_environment(spank);

@@ -62,6 +62,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, mod
     assert subprocess.run(audit, check=False, stdout=subprocess.DEVNULL).returncode == 0
     report = json.loads((tmp_path / "run" / "training_report.json").read_text())
     assert [step["iteration"] for step in report["steps"]][-1] == int(further)
+    assert report["config"]["seq_length"] == (192 if mode == "packed beforehand" else 64)
     log = records(tmp_path / "run")
     assert any(record["event"] == "val" and record["step"] > stopped_at for record in log)
     assert all(0 < r["supervised_tokens"] < r["tokens"] for r in log if r["event"] == "train")

@@ -45,6 +45,15 @@ def test_statistics_are_over_the_window(tmp_path: Path) -> None:
     assert (diagnostics.window.first_iteration, diagnostics.window.steps) == (6, 35)
 
 
+@pytest.mark.parametrize(("packed", "tokens"), [(True, 1024), (False, 256)])
+def test_a_row_packed_beforehand_is_what_a_step_takes(tmp_path: Path, packed: bool, tokens: int) -> None:
+    """Its size, where packing is on, is the sequence length that goes with the batch size."""
+    specs = {"packed_sequence_size": 1024}
+    dataset = {"seq_length": 256, "enable_offline_packing": packed, "offline_packing_specs": specs}
+    run = make_run(tmp_path / "run", container={"dataset": dataset})
+    assert build_report(run)[0].config.seq_length == tokens
+
+
 def test_configuration_comes_from_the_container_and_the_environment(tmp_path: Path) -> None:
     """Fields without a source are empty, null sizes follow Megatron Core's rules, secrets are redacted."""
     config = build_report(make_run(tmp_path / "run"))[0].config

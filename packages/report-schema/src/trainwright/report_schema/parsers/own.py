@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from trainwright.report_schema.errors import ReportError, UsageError
 from trainwright.report_schema.model import ReportModel
 from trainwright.report_schema.parsers.config_container import container_fields, is_bridge_container, read_container
-from trainwright.report_schema.parsers.config_fields import Found
+from trainwright.report_schema.parsers.config_fields import Found, look_up
 from trainwright.report_schema.parsers.evidence import Evidence, read_events, source_of
 from trainwright.report_schema.parsers.redaction import redact
 from trainwright.report_schema.parsers.surroundings import Surroundings
@@ -84,7 +84,7 @@ def collect(run_directory: Path, surroundings: Surroundings) -> Evidence:
     config_path = run_directory / CONFIG_FILE
     container = read_container(config_path)
     written = container_fields(container, str(CONFIG_FILE))
-    config = _core_defaults(written) | written | _environment_fields(environment)
+    config = _core_defaults(written) | written | _packed_rows(container) | _environment_fields(environment)
     segments, sources, unread = read_events(
         events_directory(run_directory, container), run_directory, metric_lookup(MEGATRON_BRIDGE_TAGS)
     )
@@ -116,6 +116,13 @@ def _read_environment(path: Path) -> Environment:
         return Environment.model_validate(document)
     except ValidationError as error:
         raise ReportError(f"{path}: {first_problem(error)}") from None
+
+
+def _packed_rows(container: Mapping[str, Any]) -> dict[str, Found]:
+    """Where rows are packed beforehand, a step takes rows of their size, whatever the longest sequence may have."""
+    packing = look_up(container, ["dataset.enable_offline_packing"], str(CONFIG_FILE))
+    size = look_up(container, ["dataset.offline_packing_specs.packed_sequence_size"], str(CONFIG_FILE))
+    return {"seq_length": size} if packing and packing.value and size and size.value else {}
 
 
 def _core_defaults(written: Mapping[str, Found]) -> dict[str, Found]:

@@ -136,3 +136,25 @@ def test_what_cannot_be_shown_is_one_line_and_code_2(
     assert says in errors
     assert errors.count("\n") == 1
     assert out == ""
+
+
+def test_special_tokens_are_written_as_the_vocabulary_writes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the one that ends a sequence, which is no text elsewhere."""
+    from tests.datasets.sft_cases import save_chat_tokenizer, write_jsonl
+
+    template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+    turns = [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "Ah."}]
+    write_jsonl(tmp_path / "training.jsonl", [{"messages": turns}])
+    chat = [
+        *("dataset.preprocessing.style=chat", "dataset.preprocessing.loss=assistant", "dataset.do_validation=false"),
+        *("tokenizer.tokenizer_type=HuggingFaceTokenizer", "model.vocab_size=512"),
+        f"tokenizer.tokenizer_model={save_chat_tokenizer(tmp_path / 'tokenizer', template)}",
+    ]
+    lines = shown([*words(tmp_path, *chat), "--samples", "1"], capsys)
+    assert (
+        "".join(lines[2:]).replace("⟦", "").replace("⟧", "")
+        == "<|im_start|>userHm?<|im_end|><|im_start|>assistantAh.<|im_end|>"
+    )
+    assert "Ah.<|im_end|>⟧" in lines[-1]

@@ -35,7 +35,7 @@ class Span:
 
 def spans(ids: np.ndarray, learn: np.ndarray, tokenizer: Tokenizer) -> Iterator[Span]:
     """The text of ids, cut where learning begins or ends and at tokens that `detokenize` leaves out."""
-    marks = {tokenizer.eod: "<eod>"} | ({tokenizer.pad: "<pad>"} if tokenizer.pad >= 0 else {})
+    marks = _marks(tokenizer)
 
     def what(item: tuple[int, bool]) -> tuple[bool, str | None]:
         return item[1], marks.get(item[0])
@@ -47,6 +47,16 @@ def spans(ids: np.ndarray, learn: np.ndarray, tokenizer: Tokenizer) -> Iterator[
         else:
             text = tokenizer.detokenize(members).encode("utf-8", "replace").decode("utf-8")
             yield Span(text.translate(_CONTROLS), learnt)
+
+
+def _marks(tokenizer: Tokenizer) -> dict[int, str]:
+    """What stands for the ids that `detokenize` leaves out: the vocabulary's own words where it has any."""
+    from trainwright.datasets.tokenizers.huggingface import HuggingFaceTokenizer
+
+    names = {tokenizer.pad: "<pad>", tokenizer.eod: "<eod>"}
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        names |= {number: str(tokenizer.wrapped.convert_ids_to_tokens(number)) for number in names if number >= 0}
+    return names
 
 
 class Painter:

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.launch.slurm_jobs import job_of
 
+from trainwright.launch.batch_script import setup_lines
 from trainwright.launch.waiting import Pace, Submitted, wait
 
 QUICK = Pace(logs=0.01, first=0.01, slowest=0.02, patience=0.5, settling=0.01, forgotten=0.2)
@@ -111,6 +113,25 @@ def test_the_exit_status_is_the_jobs(job: Job, state: str, code: str, status: in
     job.slurm("scontrol", shown(state, code, "why"))
     assert job.wait() == status
     assert job.said == [line.format(log=job.submitted.batch_log)]
+
+
+def test_what_the_script_said_of_the_last_start_is_repeated(job: Job) -> None:
+    """Why a failure was not repeated, or why no rank has started; not what belongs to a start before."""
+    script = (
+        "the run failed (exit code 3) after a new checkpoint; back into the queue, requeue 1 of at most 1",
+        "no clock",
+    )
+    job.submitted.batch_log.write_text("".join(f"+ trace\ntrainwright: {line}\n" for line in script))
+    job.slurm("scontrol", shown("FAILED", "41:0", "why"))
+    assert job.wait() == 41
+    assert job.said == ["no clock", f"job 7 ended: failed (why), exit code 41; see {job.submitted.batch_log}"]
+
+
+def test_the_script_says_it_so() -> None:
+    """The words by which its lines are known are in the script."""
+    script = setup_lines(job_of("--peak-mem-clk=1"), job_dir="/x")
+    assert 'echo "trainwright: $*"' in script
+    assert "; back into the queue, requeue" in script
 
 
 def test_a_job_that_comes_back_is_waited_for_again(job: Job) -> None:

@@ -14,6 +14,8 @@ from trainwright.launch.slurm_state import EXIT_FILE, JobState, NoAnswer, ask, r
 FAILED, STOPPED_EARLY, INTERRUPTED = 1, 75, 130
 
 _CHUNK = 1 << 20
+_SCRIPT_SAYS = "trainwright: "
+_REPEATED = "; back into the queue, "
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def wait(
             return FAILED
         say(f"Slurm does not tell how job {job.id} ended; by its own account:")
         answer = left
+    for line in _words_of_the_script(job) if answer.exit_status else ():
+        say(line)
     say(_ending(job, answer))
     return answer.exit_status
 
@@ -125,6 +129,17 @@ def _until_final(
                 said = line
         logs.copy_for(pace.settling if believed else pause, pace.logs)
         pause = min(pause * 1.5, pace.slowest)
+
+
+def _words_of_the_script(job: Submitted) -> list[str]:
+    """What the script said of the job's last start in plain lines, such as why it was not repeated."""
+    try:
+        lines = job.batch_log.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    said = [line.removeprefix(_SCRIPT_SAYS) for line in lines if line.startswith(_SCRIPT_SAYS)]
+    repeated = [index for index, line in enumerate(said) if _REPEATED in line]
+    return said[repeated[-1] + 1 :] if repeated else said
 
 
 def _described(state: JobState) -> str:

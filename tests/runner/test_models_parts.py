@@ -151,6 +151,15 @@ def test_recomputing_norms_is_refused_where_it_cannot_work():
         stack_spec(configuration(LLAMA | changes).model)
 
 
+def test_stages_tell_each_other_the_length_of_rows_packed_in_the_batch():
+    staged, packs = LLAMA | {"pipeline_model_parallel_size": 2}, {"enable_in_batch_packing": True}
+    assert transformer_config(configuration(staged, dataset=packs)).variable_seq_lengths
+    assert not transformer_config(configuration(staged)).variable_seq_lengths
+    assert not transformer_config(configuration(LLAMA, dataset=packs)).variable_seq_lengths
+    with pytest.raises(RunRefused, match="variable_seq_lengths=false"):
+        transformer_config(configuration(staged | {"variable_seq_lengths": False}, dataset=packs))
+
+
 def test_operations_of_a_step_by_hand():
     """One block of hidden 4, 2 heads and 1 group of 2 channels, SwiGLU of 3, vocabulary 8, 5 tokens, 7 sequences."""
     model = {

@@ -1,6 +1,10 @@
 """`trainwright-data pack`: rows that the run of the same words finds."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +120,24 @@ def test_what_cannot_be_packed_is_one_line_and_code_2(
     assert errors.count("\n") == 1
     assert out == ""
     assert packed_folders(tmp_path) == []
+
+
+def test_a_cancelled_pack_leaves_nothing(tmp_path: Path) -> None:
+    """SIGTERM while the workers are at it."""
+    write(tmp_path, rows=3)
+    row = json.dumps({"input": "How long?", "output": "so " * 200})
+    (tmp_path / "training.jsonl").write_text(f"{row}\n" * 100_000)
+    program = [sys.executable, "-c", "import sys; from trainwright_trainer.data import main; sys.exit(main())"]
+    process = subprocess.Popen(
+        [*program, "pack", *words(tmp_path, *PACKED, "dataset.seq_length=1024"), "--split", "train", "--workers", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not any(path.stat().st_size for path in (tmp_path / CACHE).glob(".packed-*/tokens.bin")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == "trainwright-data: stopped by SIGTERM; nothing was written"
+    assert [path.name for path in (tmp_path / CACHE).iterdir() if "packed" in path.name] == []

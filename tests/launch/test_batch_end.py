@@ -4,7 +4,6 @@ Real bash runs the script that `render_sbatch` writes, and the same lines in a s
 sets it. `srun` and `scontrol` are small programs that record how they were called; tests/slurm does the same on Slurm.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -216,20 +215,22 @@ def test_a_run_that_is_done_is_done(node: Node) -> None:
     assert node.requeued() == []
 
 
-@pytest.mark.parametrize(("told", "ends"), [(75, 75), (2, 2), (1, 1), (0, 143), (9, 143), (None, 143)])
-def test_the_runs_own_word_comes_before_sruns(node: Node, told: int | None, ends: int) -> None:
-    """srun gives the highest code of all ranks, also of those that it ended because one rank had stopped."""
+@pytest.mark.parametrize(
+    ("left", "ends"), [("3 75", 75), ("0 2", 2), ("1 139", 139), ("0 0", 143), ("", 143), ("x", 143), (None, 143)]
+)
+def test_the_code_of_the_first_rank_to_fail_is_the_jobs(node: Node, left: str | None, ends: int) -> None:
+    """srun gives the highest code of all ranks, also of those that it ended because one had failed."""
     node.words = ("--max-requeues=1",)
-    word = "" if told is None else json.dumps({"exit_code": told, "reason": "x", "step": 143}, indent=2)
-    code, _ = node.run(f"cat > '{node.job_dir}/outcome_7_0.json' <<'END'\n{word}\nEND\nexit 143")
+    leaves = "" if left is None else f"echo '{left}' > '{node.job_dir}/first_to_fail_7_0'; "
+    code, log = node.run(f"{leaves}exit 143")
     assert (code, node.status()) == (ends, f"7 0 {ends}\n")
     assert node.requeued() == (["requeue 7"] if ends == 75 else [])
+    assert any("was the first to end" in line for line in log) == (ends != 143)
 
 
-def test_the_word_of_another_start_does_not_count(node: Node) -> None:
+def test_the_code_of_another_start_does_not_count(node: Node) -> None:
     """Each start of each job has its own."""
-    word = json.dumps({"exit_code": 75}, indent=2)
-    assert node.run(f"cat > '{node.job_dir}/outcome_7_0.json' <<'END'\n{word}\nEND\nexit 143")[0] == 75
+    assert node.run(f"echo '0 75' > '{node.job_dir}/first_to_fail_7_0'; exit 143")[0] == 75
     assert node.run("exit 143", restarts=1)[0] == 143
     assert node.run("exit 143", job_id=8)[0] == 143
 

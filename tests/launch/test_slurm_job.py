@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from tests.launch.slurm_jobs import NEEDED, NOW, RECIPE, RUN_DIR, job_of, settings_of
 
 from trainwright.launch import LaunchError
+from trainwright.launch.rank_shell import rank_shell
 from trainwright.launch.slurm_job import SlurmJob, host_of, render_slurm
 
-# Where the run says how it ended, then the run itself.
-RANK = (
-    "! [ -d /nemo_run ] || "
-    "export TRAINWRIGHT_STATUS_FILE=/nemo_run/outcome_${SLURM_JOB_ID}_${SLURM_RESTART_COUNT:-0}.json; "
-    'exec "$@"'
-)
 # Whatever an argument can be; bytes that are no UTF-8 stand as Python has them in sys.argv.
 WORDS = st.lists(st.binary(max_size=20).map(lambda word: os.fsdecode(word.replace(b"\0", b""))))
 
@@ -43,7 +38,7 @@ def test_the_whole_value() -> None:
         words=("-ms", "4", *RECIPE),
         run_dir=RUN_DIR,
         checkpoints=f"{RUN_DIR}/checkpoints",
-        command=("/bin/sh", "-c", RANK, "trainwright", "run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE),
+        command=rank_shell(("run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE)),
         memory_clock=None,
         max_requeues=0,
         source=None,

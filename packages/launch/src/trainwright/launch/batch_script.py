@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from trainwright.launch.mounts import JOB_MOUNT
 from trainwright.launch.quoting import bash_quote
-from trainwright.launch.slurm_job import OUTCOME, SlurmJob, host_of
+from trainwright.launch.rank_shell import FIRST_TO_FAIL
+from trainwright.launch.slurm_job import SlurmJob, host_of
 
 WORKDIR = f"{JOB_MOUNT}/code"
 """The working directory in the container; NeMo-Run fixes it."""
@@ -27,10 +28,10 @@ trainwright_say() {
 }
 trainwright_end() {
     { set +evx; } 2>/dev/null
-    local code=$1 outcome="$trainwright_job_dir/OUTCOME_${SLURM_JOB_ID}_${SLURM_RESTART_COUNT:-0}.json" told
-    if [ "$code" -ne 0 ]; then
-        told=$(sed -n 's/^ *"exit_code": *\\([0-9]*\\).*/\\1/p' "$outcome" 2>/dev/null)
-        case $told in 1 | 2 | 75) code=$told ;; esac
+    local code=$1 first="$trainwright_job_dir/FIRST_TO_FAIL_${SLURM_JOB_ID}_${SLURM_RESTART_COUNT:-0}" rank told
+    if [ "$code" -ne 0 ] && [ -r "$first" ] && read -r rank told < "$first" && [ "${told:-0}" -gt 0 ]; then
+        code=$told
+        trainwright_say "rank $rank was the first to end, with exit code $code"
     fi
     trainwright_decide "$code"
     exit "$code"
@@ -65,11 +66,10 @@ trainwright_decide() {
     scontrol requeue "$SLURM_JOB_ID" || trainwright_say "Slurm did not take the job back into the queue"
 }
 trap 'trainwright_stopped=1' TERM
-trap 'trainwright_end $?' EXIT""".replace("OUTCOME", OUTCOME)
+trap 'trainwright_end $?' EXIT""".replace("FIRST_TO_FAIL", FIRST_TO_FAIL)
 # Trapped rather than left alone: bash then waits for srun, whose ranks save a checkpoint, and knows that the signal was
-# meant for the job, which scancel must be able to end for good. `$?` in an EXIT trap is the status of the script: of
-# srun, which is the highest of all ranks, also of those that it ended itself once one had failed. So the run's own
-# word comes first. `exit` in the trap gives the script that status.
+# meant for the job, which scancel must be able to end for good. `$?` in an EXIT trap is the status of the script, here
+# srun's, which is the highest of all ranks, also of those that it ended itself; `exit` in the trap gives it another.
 
 
 def rank_command(job: SlurmJob) -> tuple[str, ...]:

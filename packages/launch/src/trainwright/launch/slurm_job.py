@@ -10,27 +10,13 @@ from trainwright.launch import forwarded
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.mounts import JOB_MOUNT, Mount, host_path
 from trainwright.launch.quoting import check_lengths
+from trainwright.launch.rank_shell import rank_shell
 from trainwright.launch.settings import Settings
-from trainwright.launch.status import STATUS_FILE
 
 __all__ = ["JOB_MOUNT", "SlurmJob", "render_slurm"]
 
 _RUN_RECIPE = ("run-recipe",)
 _FROM_SOURCE = ("python3", "-m", "trainwright_trainer")
-
-OUTCOME = "outcome"
-"""In the job's directory, `outcome_<job id>_<restart>.json`: how the run ended, by the first rank that knew."""
-
-# srun ends the other ranks as soon as one has failed, and then gives the highest of all codes, which is often theirs.
-_OUTCOME_FILE = f"{JOB_MOUNT}/{OUTCOME}_${{SLURM_JOB_ID}}_${{SLURM_RESTART_COUNT:-0}}.json"
-_EXEC = f'! [ -d {JOB_MOUNT} ] || export {STATUS_FILE}={_OUTCOME_FILE}; exec "$@"'
-_SOURCE_FIRST = (
-    "source=$1; shift; "
-    'if ! [ -d "$source/apps/trainer/src" ]; then '
-    'echo "--source $source: no checkout of trainwright is there in the container" >&2; exit 2; fi; '
-    'for folder in "$source"/packages/*/src "$source/apps/trainer/src"; do '
-    "PYTHONPATH=$folder${PYTHONPATH:+:$PYTHONPATH}; done; export PYTHONPATH; " + _EXEC
-)
 
 
 @dataclass(frozen=True)
@@ -128,10 +114,7 @@ def _run_dir(
 
 
 def _command(words: Sequence[str], source: str | None) -> tuple[str, ...]:
-    """Behind a shell: srun looks up the program itself on the host, where run-recipe is not (and /bin/sh is)."""
-    if source is None:
-        return ("/bin/sh", "-c", _EXEC, "trainwright", *_RUN_RECIPE, *words)
-    return ("/bin/sh", "-c", _SOURCE_FIRST, "trainwright", source, *_FROM_SOURCE, *words)
+    return rank_shell((*(_RUN_RECIPE if source is None else _FROM_SOURCE), *words), source=source)
 
 
 def _directives(settings: Settings) -> dict[str, str | bool]:

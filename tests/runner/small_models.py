@@ -70,6 +70,8 @@ def start_groups(config: ConfigContainer, *, seed: int = 1234) -> None:
         model.pipeline_model_parallel_size,
         model.virtual_pipeline_model_parallel_size,
         context_parallel_size=model.context_parallel_size,
+        expert_model_parallel_size=model.expert_model_parallel_size,
+        expert_tensor_parallel_size=model.expert_tensor_parallel_size,
     )
     chosen_device().seed(seed)
     tensor_parallel.model_parallel_cuda_manual_seed(seed)

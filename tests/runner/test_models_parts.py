@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runner.small_models import GPT, LLAMA, configuration
 
-from trainwright.recipes import Selection, resolve
+from trainwright.recipes import ConfigError, Selection, resolve
 from trainwright.recipes.config.model import ModelConfig
 from trainwright.runner.devices import use_device
 from trainwright.runner.errors import RunRefused
@@ -44,7 +44,7 @@ def test_blocks_become_pattern_layers(layers, stages, chunks, pattern):
 
 def test_blocks_that_do_not_fill_the_stages_are_refused():
     model = ModelConfig.model_validate(LLAMA | {"num_layers": 5, "pipeline_model_parallel_size": 2})
-    with pytest.raises(ValueError, match="num_layers = 5 does not divide over 2 pipeline stages"):
+    with pytest.raises(ConfigError, match="num_layers=5 is not a multiple of 2 pipeline stages"):
         layer_pattern(model)
 
 

@@ -1,5 +1,6 @@
 """Fill in what follows from other fields, never over what the user typed."""
 
+from trainwright.recipes.blocks import spelled_out
 from trainwright.recipes.device_layer import DeviceKind
 from trainwright.recipes.draft import DERIVED, Draft, show
 from trainwright.recipes.errors import ConfigError
@@ -30,6 +31,8 @@ def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     _chat(draft)
     _per_token_loss(draft)
     _packing(draft)
+    _blocks(draft)
+    _pipeline_layout(draft)
     _interleaved_pipeline(draft)
     if deterministic:
         draft.derive("model.deterministic_mode", True, "--deterministic")
@@ -52,7 +55,8 @@ def _sequence_length(draft: Draft) -> None:
 
 def _sizes(draft: Draft) -> None:
     hidden, heads = draft["model.hidden_size"], draft["model.num_attention_heads"]
-    if draft["model.kv_channels"] is None:
+    # Multi-latent attention has widths of its own.
+    if draft["model.kv_channels"] is None and not draft["model.multi_latent_attention"]:
         if heads < 1 or hidden % heads:
             raise ConfigError(
                 f"model.hidden_size={hidden} is not a multiple of model.num_attention_heads={heads}; "
@@ -63,6 +67,58 @@ def _sizes(draft: Draft) -> None:
         draft.derive("model.num_query_groups", heads, "model.num_attention_heads")
     if draft["model.ffn_hidden_size"] is None:
         draft.derive("model.ffn_hidden_size", 4 * hidden, "model.hidden_size")
+    if draft["model.num_moe_experts"] is not None and draft["model.moe_ffn_hidden_size"] is None:
+        draft.derive("model.moe_ffn_hidden_size", draft["model.ffn_hidden_size"], "model.ffn_hidden_size")
+    if draft["model.num_moe_experts"] is not None and draft["model.expert_tensor_parallel_size"] is None:
+        # Megatron Core would add biases of split experts once a rank.
+        whole = draft["model.add_bias_linear"]
+        size = 1 if whole else draft["model.tensor_model_parallel_size"]
+        draft.derive(
+            "model.expert_tensor_parallel_size", size, "biases" if whole else "model.tensor_model_parallel_size"
+        )
+
+
+def _blocks(draft: Draft) -> None:
+    """A recipe's choice of blocks, made for its own number of them, is cut or goes on as it ends."""
+    blocks = draft["model.num_layers"]
+    for path in ("model.moe_layer_freq", "model.window_attn_skip_freq"):
+        chosen = draft[path]
+        if isinstance(chosen, list) and chosen and len(chosen) != blocks and not draft.typed(path):
+            draft.derive(path, [*chosen, *chosen[-1:] * blocks][:blocks], f"model.num_layers={blocks}")
+
+
+LAYOUT = {
+    "model.pipeline_model_parallel_layout": None,
+    "model.num_layers_in_first_pipeline_stage": None,
+    "model.num_layers_in_last_pipeline_stage": None,
+    "model.account_for_embedding_in_pipeline_split": False,
+    "model.account_for_loss_in_pipeline_split": False,
+}
+"""How blocks are shared out between pipeline stages, and what says nothing of it."""
+
+SHAPE_OF_LAYOUT = tuple(
+    f"model.{name}"
+    for name in (
+        "num_layers",
+        "mtp_num_layers",
+        "pipeline_model_parallel_size",
+        "virtual_pipeline_model_parallel_size",
+    )
+)
+
+
+def _pipeline_layout(draft: Draft) -> None:
+    """A recipe's layout is for its own number of blocks and stages; the layout says how many chunks a stage has."""
+    typed = [path for path in SHAPE_OF_LAYOUT if draft.typed(path)]
+    if typed and not any(draft.typed(path) for path in LAYOUT):
+        for path, nothing in LAYOUT.items():
+            draft.derive(path, nothing, f"{typed[0]}={show(draft[typed[0]])}")
+    layout, stages = draft["model.pipeline_model_parallel_layout"], draft["model.pipeline_model_parallel_size"]
+    virtual = "model.virtual_pipeline_model_parallel_size"
+    if layout is not None and draft[virtual] is None:
+        chunks = len(spelled_out(layout).split("|"))
+        if chunks > stages and chunks % stages == 0:
+            draft.derive(virtual, chunks // stages, f"the {chunks} chunks of model.pipeline_model_parallel_layout")
 
 
 def _vocabulary(draft: Draft) -> None:

@@ -12,6 +12,10 @@ CPU_ONLY_OFF = (
     "model.bias_activation_fusion",
     "model.apply_rope_fusion",
     "model.cross_entropy_loss_fusion",
+    "model.moe_grouped_gemm",
+    "model.moe_permute_fusion",
+    "model.moe_router_fusion",
+    "model.moe_shared_expert_overlap",
     # gloo has no averaging reduction.
     "ddp.average_in_collective",
 )
@@ -26,6 +30,7 @@ LAYERS: dict[DeviceKind, dict[str, Any]] = {
         "mixed_precision.fp8_recipe": None,
         "dist.distributed_backend": "gloo",
         "dataset.num_workers": 0,
+        "model.moe_token_dispatcher_type": "alltoall",
         # The runner's CPU device has its own kernel for it, a few percent of a step.
         "model.gradient_accumulation_fusion": True,
         **dict.fromkeys(CPU_ONLY_OFF, False),

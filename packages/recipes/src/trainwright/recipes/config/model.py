@@ -169,7 +169,7 @@ class ModelConfig(Section):
     """Count the output layer as a block when blocks are shared out."""
     pipeline_model_parallel_layout: str | None = None
     """What each model chunk holds, chunks apart by `|` in the order in which tokens pass them: E embedding, t block, m
-    multi-token prediction, L loss; `t*4` is `tttt`, and `(t*2|)*3` repeats whole chunks. `Et*3|t*4|t*3mL`."""
+    multi-token prediction, L loss. `t*4` is `tttt` and `(t*2|)*3` is `tt|tt|tt|`, as in `Et*3|t*4|t*3mL`."""
     context_parallel_size: int = Field(default=1, ge=1)
     expert_model_parallel_size: int = Field(default=1, ge=1)
     """Ranks between which the experts of a layer are split."""

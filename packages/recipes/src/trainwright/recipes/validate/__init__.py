@@ -7,6 +7,7 @@ from trainwright.recipes.validate import (
     datasets,
     devices,
     environment,
+    experts,
     extras,
     model,
     no_effect,
@@ -24,6 +25,7 @@ Rule = Callable[[Plan], None]
 RULES: tuple[Rule, ...] = (
     *extras.RULES,
     *model.RULES,
+    *experts.RULES,
     *parallelism.RULES,
     *batches.RULES,
     *rows.RULES,

@@ -36,6 +36,8 @@ def switches_fit_device(plan: Plan) -> None:
             raise ConfigError(f"{path}=true needs a GPU; leave it out on --device cpu")
     if "layernorm" in (plan.draft["model.recompute_modules"] or ()):
         raise ConfigError("model.recompute_modules: layernorm needs a GPU; core_attn and mlp do not")
+    if plan.config.model.moe_token_dispatcher_type == "flex":
+        raise ConfigError("model.moe_token_dispatcher_type=flex needs GPUs; on --device cpu use alltoall or allgather")
     if plan.config.optimizer.use_precision_aware_optimizer:
         raise ConfigError("optimizer.use_precision_aware_optimizer=true needs a GPU; leave it out on --device cpu")
     if plan.config.model.attention_backend not in ("auto", "local"):

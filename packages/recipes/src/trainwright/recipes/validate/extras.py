@@ -25,18 +25,7 @@ HONOURED = frozenset(
 )
 """Fields that act in this version; any other keeps its default."""
 
-TO_COME: tuple[str, ...] = (
-    "softmax_type",
-    "window_attn_skip_freq",
-    "multi_latent_attention",
-    "num_moe_experts",
-    "mtp_num_layers",
-    "num_layers_in_first_pipeline_stage",
-    "num_layers_in_last_pipeline_stage",
-    "account_for_embedding_in_pipeline_split",
-    "account_for_loss_in_pipeline_split",
-    "pipeline_model_parallel_layout",
-)
+TO_COME: tuple[str, ...] = ("mtp_num_layers",)
 """Declared fields that this version refuses to set."""
 
 SET_ELSEWHERE = {
@@ -65,8 +54,6 @@ def declared_fields_act(plan: Plan) -> None:
     for name in TO_COME:
         if getattr(model, name) != type(model).model_fields[name].default:
             raise ConfigError(f"model.{name}={show(getattr(model, name))} is not available yet")
-    if model.position_embedding_type == "yarn":
-        raise ConfigError("model.position_embedding_type=yarn is not available yet")
 
 
 RULES = (extras_act, declared_fields_act)

@@ -1,5 +1,8 @@
 """Sizes of the model against each other."""
 
+from trainwright.recipes.blocks import blocks_per_chunk, windowed_blocks
+from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
 
@@ -26,12 +29,24 @@ def positions_reach(plan: Plan) -> None:
 def rotary_width_is_even(plan: Plan) -> None:
     """Rotary embedding turns pairs of channels."""
     model = plan.config.model
-    if model.position_embedding_type == "rope" and model.kv_channels and model.kv_channels % 2:
+    if model.position_embedding_type in ("rope", "yarn") and model.kv_channels and model.kv_channels % 2:
         raise ConfigError(f"model.kv_channels={model.kv_channels}: rotary embedding needs an even width of a head")
 
 
 RECOMPUTABLE = ("core_attn", "layernorm", "mlp")
-"""Modules of a dense model that selective recomputation can name."""
+"""Modules of every model that selective recomputation can name."""
+
+
+def _recomputable(model: ModelConfig) -> tuple[str, ...]:
+    """Those of this model."""
+    experts = model.num_moe_experts is not None
+    further = {
+        "moe": experts,
+        "moe_act": experts and model.moe_grouped_gemm,
+        "shared_experts": experts and model.moe_shared_expert_intermediate_size is not None,
+        "mla_up_proj": model.multi_latent_attention,
+    }
+    return (*RECOMPUTABLE, *(name for name, exists in further.items() if exists))
 
 
 def recomputation_is_complete(plan: Plan) -> None:
@@ -42,7 +57,7 @@ def recomputation_is_complete(plan: Plan) -> None:
             "model.recompute_granularity=full needs model.recompute_method (uniform or block) and "
             "model.recompute_num_layers"
         )
-    layers = model.num_layers // (model.pipeline_model_parallel_size * plan.chunks)
+    layers = max(blocks_per_chunk(model)) if model.recompute_granularity == "full" else 0
     if model.recompute_granularity == "full" and (model.recompute_num_layers or 0) > layers:
         raise ConfigError(
             f"model.recompute_num_layers={model.recompute_num_layers} is more than the {layers} layers of a model chunk"
@@ -50,8 +65,65 @@ def recomputation_is_complete(plan: Plan) -> None:
     if model.recompute_granularity == "selective" and model.recompute_num_layers is not None:
         raise ConfigError("model.recompute_num_layers belongs to model.recompute_granularity=full; leave it out")
     for name in plan.draft["model.recompute_modules"] or ():
-        if name not in RECOMPUTABLE:
-            raise ConfigError(f"model.recompute_modules: {name!r} is not one of {', '.join(RECOMPUTABLE)}")
+        if name not in (known := _recomputable(model)):
+            raise ConfigError(f"model.recompute_modules: {name!r} is not one of {', '.join(known)}")
+
+
+LATENT = ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+"""Sizes without which multi-latent attention is not described."""
+
+
+def latents_are_described(plan: Plan) -> None:
+    """Multi-latent attention has all its sizes, its own rotary embedding, and nothing of the other kind."""
+    model = plan.config.model
+    if not model.multi_latent_attention:
+        return
+    for name in LATENT:
+        if getattr(model, name) is None:
+            raise ConfigError(f"model.multi_latent_attention=true needs model.{name}")
+    if (model.qk_pos_emb_head_dim or 0) % 2:
+        raise ConfigError(f"model.qk_pos_emb_head_dim={model.qk_pos_emb_head_dim}: rotary embedding turns pairs")
+    if model.position_embedding_type != "rope":
+        raise ConfigError(
+            f"model.position_embedding_type={model.position_embedding_type}: multi-latent attention takes rope, and "
+            f"model.rope_type says which"
+        )
+    for name, needed in (
+        ("num_query_groups", model.num_attention_heads),
+        ("rope_scaling", False),
+        ("rotary_percent", 1.0),
+        ("add_qkv_bias", False),
+        ("softmax_scale", None),
+    ):
+        value = getattr(model, name, None)
+        if value != needed:
+            raise ConfigError(f"model.{name}={show(value)}: multi-latent attention takes {show(needed)}")
+    if model.rope_type == "rope" and model.rotary_scaling_factor != 1.0:
+        raise ConfigError(f"model.rotary_scaling_factor={model.rotary_scaling_factor} needs model.rope_type=yarn")
+    if model.rope_type == "yarn" and model.beta_fast < model.beta_slow:
+        raise ConfigError(f"model.beta_fast={model.beta_fast} has to be at least beta_slow={model.beta_slow}")
+    if model.tensor_model_parallel_size > 1 and not model.sequence_parallel:
+        raise ConfigError(
+            f"multi-latent attention with model.tensor_model_parallel_size={model.tensor_model_parallel_size} needs "
+            f"model.sequence_parallel=true: its latents are whole on every rank"
+        )
+
+
+def rotary_scaling_is_whole(plan: Plan) -> None:
+    """YaRN turns all channels of a head, and ramps from many turns to few."""
+    model = plan.config.model
+    if model.position_embedding_type != "yarn":
+        return
+    if model.rotary_percent < 1.0:
+        raise ConfigError(f"model.rotary_percent={model.rotary_percent}: model.position_embedding_type=yarn turns all")
+    if model.rope_scaling:
+        raise ConfigError("model.rope_scaling=true is for model.position_embedding_type=rope; yarn scales by itself")
+    if model.yarn_beta_fast < model.yarn_beta_slow:
+        raise ConfigError(
+            f"model.yarn_beta_fast={model.yarn_beta_fast} has to be at least yarn_beta_slow={model.yarn_beta_slow}"
+        )
+    if (model.yarn_mscale is None) != (model.yarn_mscale_all_dim is None):
+        raise ConfigError("model.yarn_mscale and model.yarn_mscale_all_dim go together; set both or none")
 
 
 def rotary_scaling_is_ordered(plan: Plan) -> None:
@@ -82,17 +154,20 @@ def fused_activation_exists(plan: Plan) -> None:
 
 def window_is_a_pair(plan: Plan) -> None:
     """A sliding window is what a token sees to its left, and 0 to its right."""
-    window = plan.draft["model.window_size"]
+    window = plan.config.model.window_size
     if window is not None and (len(window) != 2 or window[0] < 0 or window[1] != 0):
         raise ConfigError(
             f"model.window_size={window}: it takes [LEFT,0], the tokens before the own one that each token sees"
         )
+    windowed_blocks(plan.config.model)
 
 
 RULES = (
     heads_fill_groups,
     positions_reach,
     rotary_width_is_even,
+    latents_are_described,
+    rotary_scaling_is_whole,
     rotary_scaling_is_ordered,
     recomputation_is_complete,
     fused_activation_exists,

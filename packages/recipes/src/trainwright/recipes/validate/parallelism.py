@@ -1,5 +1,6 @@
 """The grid of ranks against the model and the sequence."""
 
+from trainwright.recipes.blocks import blocks_per_chunk
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.packing import alignment
 from trainwright.recipes.validate.plan import Plan
@@ -55,32 +56,75 @@ def sequence_divides(plan: Plan) -> None:
         raise ConfigError(f"dataset.seq_length={length} is not a multiple of {plan.alignment}, which fp8 needs")
 
 
-def layers_fill_stages(plan: Plan) -> None:
-    """Every model chunk of every pipeline stage has the same number of layers."""
+LAYOUT = "pipeline_model_parallel_layout"
+PER_STAGE = ("num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage")
+ACCOUNTED = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+
+
+def blocks_fill_stages(plan: Plan) -> None:
+    """Every block is in one model chunk, as one of three ways to share blocks out says."""
     model = plan.config.model
-    stages = model.pipeline_model_parallel_size
-    if plan.chunks > 1 and stages == 1:
+    if plan.chunks > 1 and model.pipeline_model_parallel_size == 1:
         raise ConfigError(
             f"model.virtual_pipeline_model_parallel_size={plan.chunks} needs "
             f"model.pipeline_model_parallel_size (-pp) of 2 or more"
         )
-    if model.num_layers % (stages * plan.chunks):
-        virtual = f" x {plan.chunks} model chunks" if plan.chunks > 1 else ""
+    ways = [[name for name in names if getattr(model, name)] for names in ((LAYOUT,), PER_STAGE, ACCOUNTED)]
+    if len(given := [names[0] for names in ways if names]) > 1:
+        raise ConfigError(f"model.{given[0]} and model.{given[1]} exclude each other: each says how blocks are shared")
+    counts = blocks_per_chunk(model)
+    chunks = model.pipeline_model_parallel_size * plan.chunks
+    if len(counts) != chunks:
         raise ConfigError(
-            f"model.num_layers={model.num_layers} is not a multiple of {stages * plan.chunks} = {stages} pipeline "
-            f"stages{virtual}"
+            f"model.{LAYOUT} has {len(counts)} chunks, not {chunks} = {model.pipeline_model_parallel_size} stages x "
+            f"{plan.chunks} (model.virtual_pipeline_model_parallel_size)"
+        )
+    if min(counts) < 0:
+        raise ConfigError(f"model.num_layers={model.num_layers} leaves a model chunk of {chunks} without a place")
+
+
+def experts_are_split_evenly(plan: Plan) -> None:
+    """Every rank of an expert parallel group holds as many experts, and whole groups fill the ranks of a stage."""
+    model = plan.config.model
+    experts, tensor = model.expert_model_parallel_size, model.expert_tensor_parallel_size
+    if model.num_moe_experts is None:
+        for name, size in (("expert_model_parallel_size", experts), ("expert_tensor_parallel_size", tensor or 1)):
+            if size > 1:
+                raise ConfigError(f"model.{name}={size}: the model is dense, it has no experts to split")
+        return
+    if model.num_moe_experts % experts:
+        raise ConfigError(
+            f"model.num_moe_experts={model.num_moe_experts} is not a multiple of "
+            f"model.expert_model_parallel_size={experts}"
+        )
+    tensor = tensor or model.tensor_model_parallel_size
+    ranks = plan.world_size // model.pipeline_model_parallel_size
+    if ranks % (experts * tensor):
+        raise ConfigError(
+            f"the {ranks} ranks of a pipeline stage are not a multiple of {experts * tensor} = "
+            f"model.expert_model_parallel_size={experts} x model.expert_tensor_parallel_size={tensor}"
+        )
+    width = model.moe_ffn_hidden_size or model.ffn_hidden_size or 0
+    if width % tensor:
+        raise ConfigError(
+            f"model.moe_ffn_hidden_size={width} is not a multiple of model.expert_tensor_parallel_size={tensor}"
+        )
+    shared = model.moe_shared_expert_intermediate_size or 0
+    if shared % model.tensor_model_parallel_size:
+        raise ConfigError(
+            f"model.moe_shared_expert_intermediate_size={shared} is not a multiple of "
+            f"{_tp(model.tensor_model_parallel_size)}"
         )
 
 
-def experts_exist(plan: Plan) -> None:
-    """Expert parallelism needs experts, and no recipe of this version has any."""
+def experts_fit_sequence_parallelism(plan: Plan) -> None:
+    """Megatron Core sends tokens to experts from ranks that each hold their own part of the sequence."""
     model = plan.config.model
-    for name, size in (
-        ("expert_model_parallel_size", model.expert_model_parallel_size),
-        ("expert_tensor_parallel_size", model.expert_tensor_parallel_size or 1),
-    ):
-        if size > 1:
-            raise ConfigError(f"model.{name}={size}: the model is dense, it has no experts to split")
+    if model.num_moe_experts is not None and model.tensor_model_parallel_size > 1 and not model.sequence_parallel:
+        raise ConfigError(
+            f"experts with {_tp(model.tensor_model_parallel_size)} need model.sequence_parallel=true: without it "
+            f"every rank of a tensor parallel group would send the same tokens"
+        )
 
 
 def point_to_point_fits_schedule(plan: Plan) -> None:
@@ -97,11 +141,12 @@ def _tp(size: int) -> str:
 
 
 RULES = (
-    experts_exist,
     world_is_a_multiple,
+    experts_are_split_evenly,
+    experts_fit_sequence_parallelism,
     tensor_parallel_divides,
     sequence_parallel_has_ranks,
     sequence_divides,
-    layers_fill_stages,
+    blocks_fill_stages,
     point_to_point_fits_schedule,
 )

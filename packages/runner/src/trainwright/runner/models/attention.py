@@ -12,7 +12,12 @@ import torch.nn.functional as F
 from megatron.core import tensor_parallel
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.transformer.enums import AttnMaskType
-from megatron.core.transformer.utils import is_layer_window_attention
+from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.utils import (
+    ensure_metadata_has_dp_cp_group,
+    is_layer_window_attention,
+    make_sharded_tensors_for_checkpoint,
+)
 from torch import Tensor
 
 from trainwright.runner.layout import Bounds, held_places
@@ -22,8 +27,11 @@ if TYPE_CHECKING:
     from megatron.core.transformer import TransformerConfig
 
 
-class SdpaAttention(torch.nn.Module):
-    """Causal attention with grouped queries, a sliding window, dropout, packed rows and context parallelism.
+class SdpaAttention(MegatronModule):
+    """Causal attention with grouped queries, a sliding window, sinks, dropout, packed rows and context parallelism.
+
+    A sink is one more logit beside each row's, whose share of the softmax is lost: zero for every head
+    (`softmax_type=off-by-one`), or a learnt `softmax_offset`, [heads of this tensor parallel rank] (`learnable`).
 
     The sequences of a packed row are attended one by one: none sees another, and the work is the sum of the squares of
     their lengths. Under context parallelism a rank keeps its queries and gathers keys and values of the whole row.
@@ -37,21 +45,51 @@ class SdpaAttention(torch.nn.Module):
         attention_type: str = "self",
         attention_dropout: float | None = None,
         softmax_scale: float | None = None,
+        k_channels: int | None = None,
+        v_channels: int | None = None,
         cp_comm_type: str | None = None,
         pg_collection: ProcessGroupCollection | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(config)
         if attn_mask_type != AttnMaskType.causal:
             raise ValueError(f"this attention is causal; a mask of type {attn_mask_type.name} is not supported")
-        if config.softmax_type != "vanilla":
-            raise ValueError(f"attention sinks (softmax_type {config.softmax_type}) are not supported here")
         groups = pg_collection or ProcessGroupCollection.use_mpu_process_groups(required_pgs=["tp", "cp"])
-        self.config = config
-        self.cp_group = groups.cp
+        self.tp_group, self.cp_group = groups.tp, groups.cp
         self.dropout = config.attention_dropout if attention_dropout is None else attention_dropout
-        self.scale = softmax_scale or 1.0 / math.sqrt(config.kv_channels)
+        self.scale = softmax_scale or 1.0 / math.sqrt(k_channels or config.kv_channels)
         windowed = is_layer_window_attention(config.window_size, config.window_attn_skip_freq, layer_number)
         self.window = config.window_size[0] if windowed else None
+        self.softmax_offset = self._sinks(config.num_attention_heads // self.tp_group.size())
+
+    def _sinks(self, heads: int) -> Tensor | None:
+        kind, config = self.config.softmax_type, self.config
+        if kind == "vanilla":
+            return None
+        device = "cpu" if config.use_cpu_initialization else torch.get_default_device()
+        sinks = torch.zeros(heads, dtype=config.params_dtype, device=device)
+        if kind == "off-by-one":
+            return sinks
+        if config.perform_initialization:
+            with tensor_parallel.get_cuda_rng_tracker().fork():  # heads of other ranks are others
+                config.init_method(sinks)
+        learnt = torch.nn.Parameter(sinks)
+        tensor_parallel.set_tensor_model_parallel_attributes(learnt, is_parallel=True, dim=0, stride=1)
+        return learnt
+
+    def sharded_state_dict(
+        self, prefix: str = "", sharded_offsets: tuple[Any, ...] = (), metadata: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Learnt sinks, split between tensor parallel ranks as heads are; else nothing."""
+        metadata = ensure_metadata_has_dp_cp_group(metadata)
+        sharded: dict[str, Any] = make_sharded_tensors_for_checkpoint(
+            self.state_dict(keep_vars=True),
+            prefix,
+            {"softmax_offset": 0},
+            sharded_offsets,
+            tp_group=self.tp_group,
+            dp_cp_group=metadata["dp_cp_group"],
+        )
+        return sharded
 
     def forward(
         self,
@@ -98,6 +136,12 @@ class SdpaAttention(torch.nn.Module):
         """One sequence: this rank's queries, and all keys and values; shapes as in `forward`."""
         mask = self._mask(query.size(0), key.size(0), query.device)
         query, key, value = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        width = value.size(-1)
+        if width < key.size(-1):
+            # The fused kernel wants one width; zeros more cost less than the kernel for two.
+            value = F.pad(value, (0, key.size(-1) - width))
+        if self.softmax_offset is not None:
+            key, value, mask = self._with_sink(query, key, value, mask)
         context = F.scaled_dot_product_attention(
             query,
             # Each is read once for every query head of its group: worth a copy out of the joint projection.
@@ -109,7 +153,22 @@ class SdpaAttention(torch.nn.Module):
             scale=self.scale,
             enable_gqa=query.size(1) != key.size(1),
         )
-        return context.permute(2, 0, 1, 3).flatten(2)
+        return context[..., :width].permute(2, 0, 1, 3).flatten(2)
+
+    def _with_sink(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One more key and value of zeros, whose logit is the head's sink: the mask becomes what is added to logits.
+
+        Tensors are [batch, heads or groups, row, channels], the mask that results [1, heads, queries, keys + 1].
+        """
+        queries, keys = query.size(2), key.size(2)
+        if mask is None:
+            mask = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril()
+        seen = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
+        sinks = self.softmax_offset.to(query.dtype)[:, None, None].expand(-1, queries, 1)  # type: ignore[union-attr]
+        added = torch.cat([seen.expand(sinks.size(0), -1, -1), sinks], dim=-1)
+        return F.pad(key, (0, 0, 0, 1)), F.pad(value, (0, 0, 0, 1)), added[None]
 
     def _mask(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """True where a query may look, [queries, keys]; None where plain causality says it all."""

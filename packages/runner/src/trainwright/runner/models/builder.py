@@ -59,7 +59,8 @@ def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_s
         vp_stage=stage,
     )
     built.model_type = ModelType.encoder_or_decoder
-    if model.position_embedding_type == "rope":
+    # Layers of multi-latent attention each have a rotary embedding of their own, with parameters for all they need.
+    if model.position_embedding_type == "rope" and not model.multi_latent_attention:
         _set_frequencies(built, model)
     for parameter in built.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)

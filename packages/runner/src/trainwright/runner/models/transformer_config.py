@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainwright.recipes.blocks import windowed_blocks
 from trainwright.recipes.config import ConfigContainer
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
@@ -23,11 +24,12 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
     (Megatron Core's own words) for combinations that it refuses, and `RunRefused` for rows of any length between
     pipeline stages that are told to expect one.
     """
-    from megatron.core.transformer import TransformerConfig
+    from megatron.core.transformer import MLATransformerConfig, TransformerConfig
     from megatron.core.transformer.enums import AttnBackend
 
     model = config.model
-    names = {field.name for field in dataclasses.fields(TransformerConfig)}
+    kind = MLATransformerConfig if model.multi_latent_attention else TransformerConfig
+    names = {field.name for field in dataclasses.fields(kind)} - SAID_BY_THE_PATTERN
     fields = {name: value for name, value in model if name in names and value is not None}
     dtype = params_dtype(config)
     fields |= {
@@ -50,13 +52,47 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
             raise RunRefused(
                 "model.variable_seq_lengths=false: rows packed in the batch differ in length; leave it out"
             )
-    if fields.get("variable_seq_lengths") and fields.get("num_moe_experts") is None:
-        fields["moe_token_dispatcher_type"] = "alltoall"  # the default one is refused, also where nothing is dispatched
     if _is_plain_swiglu(fields) and not uses_transformer_engine():
         fields["use_te_activation_func"] = True  # the name of "take the layer specification's activation", ours here
     if model.recompute_num_layers is not None:
         fields["recompute_num_layers"] = model.recompute_num_layers * LAYERS_PER_BLOCK
-    return TransformerConfig(**fields)
+    if model.window_attn_skip_freq is not None and model.window_size is not None:
+        fields["window_attn_skip_freq"] = [
+            int(windowed) for windowed in windowed_blocks(model) for _ in range(LAYERS_PER_BLOCK)
+        ]
+    if model.multi_latent_attention:
+        fields["q_lora_rank"] = model.q_lora_rank  # null is a choice here, and not the class's default
+    if not uses_transformer_engine():
+        fields["transformer_impl"] = "local"
+    built = kind(**fields)
+    if model.position_embedding_type == "yarn":
+        for name in YARN:  # no fields of the class, but read from it
+            setattr(built, name, getattr(model, name))
+    return built
+
+
+SAID_BY_THE_PATTERN = {
+    "moe_layer_freq",
+    "num_layers_in_first_pipeline_stage",
+    "num_layers_in_last_pipeline_stage",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+    "pipeline_model_parallel_layout",
+}
+"""Fields about blocks, which the layer pattern has in it already."""
+
+YARN = tuple(
+    f"yarn_{name}"
+    for name in (
+        "rotary_scaling_factor",
+        "original_max_position_embeddings",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "correction_range_round_to_int",
+    )
+)
 
 
 def _is_plain_swiglu(fields: dict[str, Any]) -> bool:

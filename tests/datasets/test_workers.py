@@ -42,6 +42,17 @@ def test_a_worker_that_is_killed_is_one_line() -> None:
         list(in_order(die, range(4), 2))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_what_stops_a_job_stops_no_worker(number: signal.Signals) -> None:
+    """Slurm signals every process; a rank finishes what it is at."""
+
+    def stopped(item: int) -> int:
+        os.kill(os.getpid(), number)
+        return item
+
+    assert list(in_order(stopped, range(4), 2)) == [(item, item) for item in range(4)]
+
+
 class Cancelled(Exception):
     pass
 

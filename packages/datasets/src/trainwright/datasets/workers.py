@@ -84,10 +84,10 @@ def _first[Item, Result](pending: deque[tuple[Item, Future[Result]]]) -> tuple[I
 def _start(work: Callable[[Any], Any], read_end: int, write_end: int) -> None:
     global _work
     _work = work
-    # Ctrl-C reaches every process of the terminal: the parent, which has files to clean up, ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whatever the parent does on SIGTERM, a worker ends: the pool waits for ever for one that does not.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C reaches every process of the terminal, and what stops a job all of its processes: the parent decides, which
+    # may have files to clean up or a checkpoint to write, and its end is the workers'.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     os.close(write_end)
     threading.Thread(target=_end_with_parent, args=(read_end,), daemon=True).start()
 

@@ -145,3 +145,16 @@ def test_a_job_that_is_stopped_from_outside_is_the_callers(login: Login, ended: 
     ]
     assert len(folders) == 1
     assert not (folders[0] / "requeues").exists()
+
+
+def test_a_jobs_status_is_that_of_the_rank_that_failed(login: Login, ended: dict[str, Ended]) -> None:
+    """Of four ranks the third crashes; srun ends the others, and would give the highest code of all."""
+    record = login.home / "record-crash"
+    record.mkdir()
+    (record / "then").write_text('[ "$SLURM_PROCID" != 2 ] || { sleep 1; kill -KILL $$; }\nsleep 60\n')
+    options = login.options(login.home / "image", f"{record}:/record")
+    number = login.sbatch_rendered(*options, *RECIPE)
+    fields = login.cluster.wait(number)
+    assert (fields["JobState"], fields["ExitCode"]) == ("FAILED", "137:0")
+    assert "rank 2 was the first to end, with exit code 137" in Path(fields["StdOut"]).read_text()
+    assert recorded(record, number).keys() == {0, 1, 2, 3}

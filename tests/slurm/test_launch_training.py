@@ -1,6 +1,7 @@
 """Four ranks on two nodes train, are stopped, requeued, and go on: from train.sh to an accepted report."""
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -58,7 +59,7 @@ def image(login: Login) -> Path:
 def history(login: Login, image: Path) -> History:
     """Stop the job in good order, requeue it as an operator does, stop it again, and go on in another submission."""
     run = login.home / "runs" / "one"
-    words = ["--wait", "--no-preflight", *WORDS, "--run-dir", "/runs/one", "-ms"]
+    words = ["--wait", *WORDS, "--run-dir", "/runs/one", "-ms"]
     options = login.options(image, f"{login.home}/runs:/runs")
     launcher = login.start(*options, "--max-requeues=1", *words, "100000", program=TRAIN_SH)
     until(lambda: updates(run) >= 2, launcher)
@@ -167,7 +168,7 @@ def test_a_failing_rank_ends_the_job_once_with_its_status_and_its_error_in_the_l
     """A loss that is not a number, before any checkpoint: three requeues are allowed, and none is used."""
     answer = login.launch(
         *login.options(image),
-        *("--wait", "--no-preflight", "--max-requeues=3", *WORDS, "-ms", "50", "--lr", "1e30", "optimizer.clip_grad=0"),
+        *("--wait", "--max-requeues=3", *WORDS, "-ms", "50", "--lr", "1e30", "optimizer.clip_grad=0"),
         program=TRAIN_SH,
     )
     said = answer.stdout + answer.stderr
@@ -178,3 +179,7 @@ def test_a_failing_rank_ends_the_job_once_with_its_status_and_its_error_in_the_l
     assert len(logs) == 1, said
     assert "the loss is nan" in Path(logs.pop()).read_text()
     assert "Traceback" not in said
+    # Without --run-dir the run is in the job's own directory, and outlives the container.
+    run = re.search(r"run directory +(\S+)", said)
+    assert run is not None
+    assert {"run.json", "metrics.jsonl", "launch.json"} <= {path.name for path in Path(run[1]).iterdir()}

@@ -31,10 +31,16 @@ def test_a_refusal_by_sbatch_is_slurms_words_in_one_line(login: Login, image: Pa
 
 
 def test_detached_it_says_how_to_go_on(login: Login, image: Path) -> None:
-    """The job's number, its logs, and commands that work as they are printed."""
+    """The job's number, its logs, and commands that work as printed; what a shell holds for Slurm changes nothing."""
     (login.home / "record" / "then").write_text("echo to the log; exit 5\n")
-    answer = login.launch(*login.options(image, f"{login.home}/record:/record"), "--no-preflight", *RECIPE)
+    inside_a_job = {"SLURM_JOB_ID": "1", "SLURM_PROCID": "3", "SLURM_NTASKS": "9", "SLURM_EXPORT_ENV": "NONE"}
+    answer = login.launch(
+        *login.options(image, f"{login.home}/record:/record"),
+        *("--no-preflight", *RECIPE),
+        environment=login.environment(SBATCH_PARTITION="no-such", PYXIS_CONTAINER_IMAGE="/no-such", **inside_a_job),
+    )
     assert answer.returncode == 0, answer.stderr
+    assert "SBATCH_PARTITION" in answer.stderr
     said = answer.stdout + answer.stderr
     number = job_number(said)
     assert login.cluster.wait(number)["ExitCode"] == "5:0"
@@ -87,3 +93,19 @@ def test_wait_outlives_failures_of_the_accounting(login: Login, image: Path) -> 
     assert calls.read_text().count("called") > 3
     assert answer.stderr.count("asking again") == 1
     assert answer.stdout.count("was here") == 4
+
+
+def test_wait_goes_on_through_a_requeue(login: Login, image: Path) -> None:
+    """The logs of both starts, and the status of the last."""
+    (login.home / "record" / "then").write_text('[ -n "$SLURM_RESTART_COUNT" ] && exit 9; exit 75\n')
+    launcher = login.start(
+        *login.options(image, f"{login.home}/record:/record"),
+        *("--no-preflight", "--wait", "--max-requeues=1", "--experiment-name=requeued", *RECIPE),
+    )
+    queued = ("squeue", "-h", "-n", "requeued", "-o", "%i")
+    login.cluster.until(lambda: launcher.poll() is not None or login.cluster.run(*queued).stdout, timeout=120)
+    login.cluster.start_soon(int(login.cluster.run(*queued).stdout), 1)
+    out, err = launcher.communicate(timeout=120)
+    assert launcher.returncode == 9, err
+    assert out.count("was here") == 8
+    assert "requeued 1 time" in err

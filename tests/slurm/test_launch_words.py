@@ -16,6 +16,7 @@ from tests.slurm.login import RECIPE, Login, job_number
 
 SECRET = 's3cr3t-it\'s "$x", `y`; é'
 NAMED = ("TEAM_TOKEN", "BAKED", "LINES")
+COMMENT = 'it\'s a "test" of $HOME & more'
 RANKS = {0, 1, 2, 3}
 
 
@@ -53,9 +54,9 @@ class Watcher(threading.Thread):
 @pytest.fixture(scope="module")
 def place(login: Login) -> Path:
     """The recorder's image, the directory it writes to, and an nvidia-smi that writes down what it is asked for."""
-    recording_image(login.home / "image")
-    (login.home / "record").mkdir()
-    (login.home / "record" / "then").write_text("sleep 1\n")
+    recording_image(login.home / "the team's image")
+    (login.home / "what arrived").mkdir()
+    (login.home / "what arrived" / "then").write_text("sleep 1\n")
     (login.home / "bin").mkdir()
     program = login.home / "bin" / "nvidia-smi"
     program.write_text(f'#!/bin/sh\necho "$SLURMD_NODENAME $*" >>{login.home}/clocks\nexit ${{SMI_STATUS:-0}}\n')
@@ -65,7 +66,10 @@ def place(login: Login) -> Path:
 
 def options(login: Login, place: Path) -> list[str]:
     """What both ways to submit are given."""
-    return [*login.options(place / "image", f"{place}/record:/record"), *(f"--env={name}" for name in NAMED)]
+    return [
+        *login.options(place / "the team's image", f"{place}/what arrived:/record"),
+        *(f"--env={name}" for name in NAMED),
+    ]
 
 
 def environment(login: Login, place: Path, **changes: str) -> dict[str, str]:
@@ -82,6 +86,7 @@ def job(login: Login, place: Path) -> Iterator[Job]:
     watcher.start()
     answer = login.launch(
         *options(login, place),
+        *(f"--additional-slurm-params=comment={COMMENT};exclusive=true", f"--srun-arg=--comment={COMMENT}"),
         *("--no-preflight", "--wait", "--peak-mem-clk=4752", *RECIPE, *HOSTILE),
         environment=environment(login, place),
     )
@@ -90,7 +95,11 @@ def job(login: Login, place: Path) -> Iterator[Job]:
     assert watcher.names > 20, "the name of the variable stands in the launcher's own arguments"
     number = job_number(answer.stdout + answer.stderr)
     yield Job(
-        number, answer.stdout + answer.stderr, answer.returncode, recorded(place / "record", number), watcher.secrets
+        number,
+        answer.stdout + answer.stderr,
+        answer.returncode,
+        recorded(place / "what arrived", number),
+        watcher.secrets,
     )
 
 
@@ -121,12 +130,19 @@ def test_the_rendered_script_carries_the_same_words(login: Login, place: Path) -
     number = login.sbatch_rendered(*options(login, place), *RECIPE, *HOSTILE, environment=environment(login, place))
     fields = login.cluster.wait(number)
     assert (fields["JobState"], fields["ExitCode"]) == ("COMPLETED", "0:0")
-    ranks = recorded(place / "record", number)
+    ranks = recorded(place / "what arrived", number)
     assert ranks.keys() == RANKS
     for rank in ranks.values():
         assert rank.arguments[2:] == (*map(os.fsencode, RECIPE), *HOSTILE)
         assert rank.environment[b"TEAM_TOKEN"] == SECRET.encode()
         assert rank.directory == "/nemo_run/code"
+
+
+def test_options_for_slurm_arrive(login: Login, job: Job) -> None:
+    """Whatever stands in them, and those without a value."""
+    shown = login.cluster.run("scontrol", "-o", "show", "job", str(job.number)).stdout
+    assert f"Comment={COMMENT} " in shown
+    assert "OverSubscribe=NO " in shown
 
 
 def test_named_variables_arrive_and_win_over_the_images(job: Job) -> None:
@@ -138,12 +154,11 @@ def test_named_variables_arrive_and_win_over_the_images(job: Job) -> None:
 
 
 def test_no_other_variable_goes_along(job: Job) -> None:
-    """Beside Slurm's own, the image's, and where the launcher looks for the run's outcome."""
+    """Beside Slurm's own and the image's."""
     for rank in job.ranks.values():
         rest = {name for name in rank.environment if not name.startswith((b"SLURM_", b"SLURMD_", b"SRUN_DEBUG"))}
-        assert rest - {name.encode() for name in NAMED} <= {b"PATH", b"PWD", b"TMPDIR", b"TRAINWRIGHT_STATUS_FILE"}
+        assert rest - {name.encode() for name in NAMED} <= {b"PATH", b"PWD", b"TMPDIR"}
         assert rank.environment[b"PATH"] == b"/opt/trainwright/bin:/usr/bin:/bin"
-        assert rank.environment[b"TRAINWRIGHT_STATUS_FILE"].startswith(b"/nemo_run/outcome_")
 
 
 def test_a_secret_is_in_no_argument_of_any_process(job: Job) -> None:
@@ -154,7 +169,7 @@ def test_a_secret_is_in_no_argument_of_any_process(job: Job) -> None:
 def test_a_secret_is_in_no_file(login: Login, place: Path, job: Job) -> None:
     """Of the launcher, NeMo-Run or the job. Exceptions: what the recorder wrote on purpose, and Slurm's own state."""
     files = [path for folder in (place, login.cluster.base / "log") for path in folder.rglob("*") if path.is_file()]
-    texts = {path: path.read_bytes() for path in files if not path.is_relative_to(place / "record")}
+    texts = {path: path.read_bytes() for path in files if not path.is_relative_to(place / "what arrived")}
     assert [path for path, text in texts.items() if b"s3cr3t-" in text] == []
     assert "s3cr3t-" not in job.said
     # The search finds what is there.
@@ -168,10 +183,10 @@ def test_the_container_is_given_what_was_asked_for_and_the_jobs_directory(login:
     assert sorted(line["node"] for line in mine) == [0, 1]
     for line in mine:
         mounts = line["options"].pop("container-mounts").split(",")
-        assert mounts[0] == f"{place}/record:/record"
+        assert mounts[0] == f"{place}/what arrived:/record"
         assert [mount.split(":")[1] for mount in mounts[1:]] == ["/nemo_run"]
         assert line["options"] == {
-            "container-image": str(place / "image"),
+            "container-image": str(place / "the team's image"),
             "container-env": ",".join(NAMED),
             "container-workdir": "/nemo_run/code",
         }
@@ -186,13 +201,13 @@ def test_the_memory_clock_is_set_once_on_each_node_before_the_run(place: Path, j
 def test_a_memory_clock_that_cannot_be_set_ends_the_job(login: Login, place: Path) -> None:
     """Before any rank starts, with a line that says why."""
     number = login.sbatch_rendered(
-        *login.options(place / "image", f"{place}/record:/record"),
+        *login.options(place / "the team's image", f"{place}/what arrived:/record"),
         *("-lmc", "1500", "--env=SMI_STATUS", *RECIPE),
         environment=environment(login, place, SMI_STATUS="9"),
     )
     fields = login.cluster.wait(number)
     assert (fields["JobState"], fields["ExitCode"]) == ("FAILED", "41:0")
-    assert recorded(place / "record", number) == {}
+    assert recorded(place / "what arrived", number) == {}
     assert "memory clock" in Path(fields["StdOut"]).read_text()
 
 
@@ -201,10 +216,12 @@ def test_a_mounted_checkout_takes_the_images_place(login: Login, place: Path) ->
     checkout = login.home / "checkout"
     for name in ("packages/recipes/src", "packages/runner/src", "apps/trainer/src"):
         (checkout / name).mkdir(parents=True)
-    options = login.options(place / "image", f"{place}/record:/record", f"{checkout}:/src", nodes=1, gpus=1)
+    options = login.options(
+        place / "the team's image", f"{place}/what arrived:/record", f"{checkout}:/src", nodes=1, gpus=1
+    )
     number = login.sbatch_rendered(*options, "--source=/src", *RECIPE, "a b")
     assert login.cluster.wait(number)["ExitCode"] == "0:0"
-    rank = recorded(place / "record", number)[0]
+    rank = recorded(place / "what arrived", number)[0]
     assert rank.arguments[:2] == (b"-m", b"trainwright_trainer")
     assert rank.arguments[-3:] == (b"--recipe", b"vanilla_gpt_pretrain_config", b"a b")
     folders = rank.environment[b"PYTHONPATH"].split(b":")

@@ -11,7 +11,7 @@ from tests.datasets.sft_cases import BYTES, chat_tokenizer, chat_words, local, p
 
 from trainwright.datasets import Tokenizer
 from trainwright.datasets.sft.dataset import shifted
-from trainwright.datasets.sft.preprocess import Preprocessor, split_ids
+from trainwright.datasets.sft.preprocess import Preprocessor, splitter
 from trainwright.datasets.sft.rows import BrokenRow, UnsupervisedRow
 
 EOD = 256
@@ -145,7 +145,38 @@ class Words(Tokenizer):
 def test_the_ids_of_the_prompt_are_those_it_has_alone(
     prompt: str, completion: str, expected: tuple[list[int], list[int]]
 ) -> None:
-    assert split_ids(Words(), prompt, completion) == expected
+    assert splitter(Words())(prompt, completion) == expected
+
+
+class Spaced(Words):
+    """Puts a space in front of every text, as Llama 2's does."""
+
+    def tokenize(self, text: str) -> list[int]:
+        return super().tokenize(" " + text)
+
+
+def test_a_space_that_the_tokenizer_puts_in_front_is_not_put_between() -> None:
+    assert splitter(Spaced())("x", " ab") == ([32, 120], [32, 150])
+    assert splitter(Spaced())("xa", "b") == ([32, 120, 97], [32, 98])
+
+
+@given(first=st.text(max_size=12), second=st.text(max_size=12), separator=st.sampled_from(["", " ", "\n"]))
+def test_texts_on_their_own_have_the_ids_of_one_text(
+    letters: Tokenizer, first: str, second: str, separator: str
+) -> None:
+    """Where the tokenizer does not merge across the border."""
+    try:
+        ids = splitter(letters)(first, separator + second)
+    except BrokenRow:
+        return
+    whole = letters.tokenize(first + separator + second)
+    if whole[: len(ids[0])] == ids[0]:
+        assert whole == ids[0] + ids[1]
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return chat_tokenizer(tmp_path_factory.mktemp("letters"), None)
 
 
 def test_identity_holds_all_that_shapes_the_ids(tmp_path: Path) -> None:

@@ -21,18 +21,18 @@ def column(row: Row, name: str, kind: type | tuple[type, ...] = str) -> Any:
     Raises:
         BrokenRow: it is absent, null, or of another type.
     """
-    from trainwright.recipes.nearest import did_you_mean
-
-    if name not in row:
-        there = ", ".join(map(str, row)) or "none at all"
-        raise BrokenRow(f"no column {name!r}; it has {there}{did_you_mean(name, row)}")
-    value = row[name]
-    if value is None:
+    value = row.get(name)
+    if isinstance(value, kind):
+        return value
+    if value is not None:
+        raise BrokenRow(f"column {name!r} holds {_described(value)}, not {_WANTED[kind]}")
+    if name in row:
         filled = ", ".join(str(other) for other, held in row.items() if held is not None) or "none"
         raise BrokenRow(f"column {name!r} is null; columns with a value: {filled}")
-    if not isinstance(value, kind):
-        raise BrokenRow(f"column {name!r} holds {_described(value)}, not {_WANTED[kind]}")
-    return value
+    from trainwright.recipes.nearest import did_you_mean
+
+    there = ", ".join(map(str, row)) or "none at all"
+    raise BrokenRow(f"no column {name!r}; it has {there}{did_you_mean(name, row)}")
 
 
 _WANTED = {str: "text", list: "a list", dict: "an object", (list, str): "a list"}

@@ -19,6 +19,8 @@ from trainwright.datasets.sft.template import ChatTemplate, Span, Tools, overlap
 from trainwright.datasets.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from trainwright.recipes.config.data import DatasetConfig
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython", "environment")
@@ -41,6 +43,8 @@ def chat(dataset: DatasetConfig, tokenizer: Tokenizer) -> Style[Conversation]:
     Raises:
         DataError: there is no template, or the words contradict each other.
     """
+    import numpy as np
+
     words = dataset.preprocessing
     if words.loss == "completion":
         raise DataError(
@@ -53,13 +57,13 @@ def chat(dataset: DatasetConfig, tokenizer: Tokenizer) -> Style[Conversation]:
         tools = json_list(row, words.tools_column) if row.get(words.tools_column) else None
         return conversation(messages, tools)
 
-    def encode(read: Conversation) -> tuple[Sequence[int], Sequence[bool]]:
+    def encode(read: Conversation) -> tuple[Sequence[int], np.ndarray]:
         messages, tools = template.guarded(read.messages), template.guarded(read.tools)
         whole = template.render(messages, tools)
         _check_complete(messages, tools, whole.text)
         ids, offsets = template.encode(whole.text)
         if words.loss == "all":
-            return ids, [True] * len(ids)
+            return ids, np.ones(len(ids), dtype=bool)
         spans = whole.generated
         if spans is None:
             spans = spans_by_prefix(template, messages, tools, whole.text)

@@ -55,10 +55,6 @@ def pad(samples: Sequence[Sample], padding: int, size: int) -> Batch:
         tokens[row, :end] = sample["tokens"]
         labels[row, :end] = sample["labels"]
         loss_mask[row, :end] = sample["loss_mask"]
-    positions = torch.arange(size).expand(len(samples), size).contiguous()
-    return {
-        "tokens": torch.from_numpy(tokens),
-        "labels": torch.from_numpy(labels),
-        "loss_mask": torch.from_numpy(loss_mask),
-        "position_ids": positions,
-    }
+    positions = np.tile(np.arange(size), (len(samples), 1))
+    arrays = {"tokens": tokens, "labels": labels, "loss_mask": loss_mask, "position_ids": positions}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -74,13 +74,13 @@ class JsonlRows:
         if self._stream is None:
             self._stream = self._file.open("rb", buffering=0)
         begin, end = int(self._starts[number]), int(self._starts[number + 1])
-        parts = []
-        while begin < end and (part := os.pread(self._stream.fileno(), end - begin, begin)):
-            parts.append(part)
-            begin += len(part)
-        if begin < end:
-            raise DataError(f"{self._name} has become shorter while it was read")
-        return b"".join(parts)
+        line = os.pread(self._stream.fileno(), end - begin, begin)
+        while len(line) < end - begin:  # one call gives at most 2 GB
+            part = os.pread(self._stream.fileno(), end - begin - len(line), begin + len(line))
+            if not part:
+                raise DataError(f"{self._name} has become shorter while it was read")
+            line += part
+        return line
 
 
 class ListRows:
@@ -218,6 +218,8 @@ def content_sha256(path: Path, cache: IndexCache) -> str:
 
 def _line_index(file: Path, name: str, cache: IndexCache) -> tuple[np.ndarray, str]:
     """Where each row begins and the last one ends (int64, shape [rows + 1]), and the SHA-256 of the content."""
+    import numpy as np
+
     state = file_state(file)
 
     def build() -> tuple[np.ndarray, np.ndarray]:
@@ -228,7 +230,7 @@ def _line_index(file: Path, name: str, cache: IndexCache) -> tuple[np.ndarray, s
 
     key = {"index": "lines of JSONL, 1", **state}
     starts, content = cache.arrays(key, ("starts", "sha256"), build)
-    return starts, bytes(content).hex()
+    return np.asarray(starts), bytes(content).hex()
 
 
 def _scan(file: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ class Style[T]:
 
     read: Callable[[Row], T]
     """What the columns say. Raises BrokenRow."""
-    encode: Callable[[T], tuple[Sequence[int], Sequence[bool]]]
+    encode: Callable[[T], tuple[Sequence[int], np.ndarray]]
     """Ids of any length, and whether each is learnt. Raises BrokenRow for what tokenizer or template does not take."""
     identity: dict[str, object]
     """What the ids depend on besides `dataset.preprocessing` and the tokenizer."""
@@ -80,6 +80,8 @@ def prompt_completion(words: PreprocessingConfig, tokenizer: Tokenizer) -> Style
 
     The separator is learnt with the completion: a byte-pair token most often begins with the space before a word.
     """
+    import numpy as np
+
     if words.loss == "assistant":
         raise DataError(
             "dataset.preprocessing.loss=assistant needs style=chat; prompt-completion has completion or all"
@@ -89,35 +91,53 @@ def prompt_completion(words: PreprocessingConfig, tokenizer: Tokenizer) -> Style
     begin = [tokenizer.bos] if words.add_bos and tokenizer.bos is not None else []
     end = [tokenizer.eod] if words.add_eos else []
     everything = words.loss == "all"
+    split = splitter(tokenizer)
 
     def read(row: Row) -> tuple[str, str]:
         return column(row, words.prompt_column), column(row, words.completion_column)
 
-    def encode(texts: tuple[str, str]) -> tuple[list[int], list[bool]]:
-        prompt_ids, completion_ids = split_ids(tokenizer, texts[0], words.separator + texts[1])
-        asked, answered = [*begin, *prompt_ids], [*completion_ids, *end]
-        return asked + answered, [everything] * len(asked) + [True] * len(answered)
+    def encode(texts: tuple[str, str]) -> tuple[list[int], np.ndarray]:
+        prompt_ids, completion_ids = split(texts[0], words.separator + texts[1])
+        asked = [*begin, *prompt_ids]
+        ids = [*asked, *completion_ids, *end]
+        learn = np.ones(len(ids), dtype=bool)
+        learn[: len(asked)] = everything
+        return ids, learn
 
     return Style(read, encode, {"prompt-completion": 1, "begin": begin, "end": end}, keeps_first=words.add_bos)
 
 
-def split_ids(tokenizer: Tokenizer, prompt: str, completion: str) -> tuple[list[int], list[int]]:
-    """The ids of a prompt and of what follows it, as the tokenizer writes them in one text.
+Split = Callable[[str, str], tuple[list[int], list[int]]]
+"""A prompt and what follows it -> the ids of each. Raises BrokenRow for what is no text."""
 
-    A prompt is asked on its own, so its own ids must stand first. Where the tokenizer merges across the border, both
-    are tokenized on their own instead.
 
-    Raises:
-        BrokenRow: half of a surrogate pair, which is no text.
+def splitter(tokenizer: Tokenizer) -> Split:
+    """How to tokenize two texts so that their ids are those of one text, and the first text's ids those it has alone.
+
+    Where both would merge across the border, each is tokenized on its own. Most tokenizers put nothing in front of a
+    text: then each text on its own gives all that in half the time. One that puts a space there gets both at once.
     """
-    try:
-        prompt_ids = tokenizer.tokenize(prompt)
-        together = tokenizer.tokenize(prompt + completion)
-        if together[: len(prompt_ids)] == prompt_ids:
-            return prompt_ids, together[len(prompt_ids) :]
-        return prompt_ids, tokenizer.tokenize(completion)
-    except (UnicodeEncodeError, TypeError):
-        raise BrokenRow(no_text(prompt + completion)) from None
+
+    def apart(first: str, second: str) -> tuple[list[int], list[int]]:
+        return tokenizer.tokenize(first), tokenizer.tokenize(second)
+
+    def together(first: str, second: str) -> tuple[list[int], list[int]]:
+        alone, both = tokenizer.tokenize(first), tokenizer.tokenize(first + second)
+        return (alone, both[len(alone) :]) if both[: len(alone)] == alone else (alone, tokenizer.tokenize(second))
+
+    adds_nothing = all(apart(*texts) == together(*texts) for texts in _PROBES)
+    split = apart if adds_nothing else together
+
+    def checked(first: str, second: str) -> tuple[list[int], list[int]]:
+        try:
+            return split(first, second)
+        except (UnicodeEncodeError, TypeError):
+            raise BrokenRow(no_text(first + second)) from None
+
+    return checked
+
+
+_PROBES = (("a", " b"), ("a:", " b"), ("a", "\nb"), ("a\n", "b"))
 
 
 def no_text(text: str) -> str:
@@ -126,10 +146,10 @@ def no_text(text: str) -> str:
     return f"the text holds {lone!r}, half of a character" if lone else "the tokenizer does not take the text"
 
 
-def _cut(ids: Sequence[int], learn: Sequence[bool], longest: int, side: str, *, keep_first: bool) -> Tokenized:
+def _cut(ids: Sequence[int], learn: np.ndarray, longest: int, side: str, *, keep_first: bool) -> Tokenized:
     import numpy as np
 
-    whole, targets = np.asarray(ids, dtype=np.int64), np.asarray(learn, dtype=bool)
+    whole, targets = np.asarray(ids, dtype=np.int64), learn
     cut = max(0, len(whole) - longest)
     if cut and side == "right":
         whole, targets = whole[:longest], targets[:longest]
@@ -139,7 +159,7 @@ def _cut(ids: Sequence[int], learn: Sequence[bool], longest: int, side: str, *, 
         whole, targets = whole[kept], targets[kept]
     targets[:1] = False
     if not targets.any():
-        raise UnsupervisedRow(_nothing_to_learn(len(ids), bool(np.any(learn[1:])), cut, longest, side))
+        raise UnsupervisedRow(_nothing_to_learn(len(ids), bool(learn[1:].any()), cut, longest, side))
     return Tokenized(whole, targets, cut)
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from tests.runner.reference_weights import fill_from
 from tests.runner.small_models import LLAMA, VOCABULARY, configuration, positions, start_groups, tokens
 
 
@@ -51,14 +52,13 @@ def _logits_difference(changes: dict[str, Any]) -> tuple[float, float]:
 
     from trainwright.runner.batches import slice_for_context_parallel
     from trainwright.runner.models import build_model
-    from trainwright.runner.models.huggingface import load_huggingface_weights
 
     # The reference always scales its frequencies; a case that does not is the control.
     reference = transformers_llama(LLAMA | changes)
     config = configuration(LLAMA | changes)
     start_groups(config)
     (ours,) = build_model(config, vocab_size=VOCABULARY)
-    load_huggingface_weights([ours], reference.state_dict(), config.model)
+    fill_from([ours], reference)
     ids = tokens()
     context = parallel_state.get_context_parallel_rank(), parallel_state.get_context_parallel_world_size()
     with torch.no_grad():

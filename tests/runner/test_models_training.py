@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.runner.llama_reference import transformers_llama
+from tests.runner.reference_weights import fill_from
 from tests.runner.small_models import GPT, LLAMA, VOCABULARY, configuration, positions, start_groups, tokens
 
 from trainwright.runner.testing import run_ranks
@@ -36,14 +37,13 @@ def train_beside_transformers() -> tuple[list[float], list[float]]:
     """Losses of the same updates: ours, and a plain PyTorch loop over transformers with torch's own AdamW."""
     from tests.runner.megatron_training import backward, build
 
-    from trainwright.runner.models.huggingface import load_huggingface_weights
 
     schedule = {"lr_decay_style": "constant"}
     config = configuration(LLAMA, optimizer={"lr": 3e-3, "adam_beta2": 0.95, "weight_decay": 0.1}, scheduler=schedule)
     start_groups(config)
     reference = transformers_llama()
     chunks, optimizer, scheduler = build(config, VOCABULARY)
-    load_huggingface_weights([chunk.module for chunk in chunks], reference.state_dict(), config.model)
+    fill_from([chunk.module for chunk in chunks], reference)
     matrices = [p for p in reference.parameters() if p.dim() > 1]
     vectors = [p for p in reference.parameters() if p.dim() == 1]
     theirs = torch.optim.AdamW(

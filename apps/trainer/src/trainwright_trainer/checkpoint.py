@@ -1,33 +1,27 @@
-"""`trainwright-checkpoint`: which checkpoints a run holds, and what is in one."""
+"""`trainwright-checkpoint`: look at checkpoints, and bring models in and out."""
 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.recipes.words import UsageError
+from trainwright_trainer.checkpoint_convert import export, import_model, verify
+from trainwright_trainer.checkpoint_look import inspect, list_checkpoints
 from trainwright_trainer.outcome import told
-from trainwright_trainer.sizes import binary
-
-if TYPE_CHECKING:
-    from trainwright.runner.checkpoints.folder import CheckpointFolder
 
 app = typer.Typer(
     add_completion=False,
-    help="Look at the checkpoints of a run.",
+    help="Look at checkpoints, and bring models in and out.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-Place = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A run directory, its checkpoint folder, or one checkpoint.")
-]
+app.command("list")(list_checkpoints)
+app.command()(inspect)
+app.command("import")(import_model)
+app.command()(export)
+app.command()(verify)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -35,129 +29,3 @@ def main(words: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     program = "trainwright-checkpoint"
     return told(program, lambda: app(words, prog_name=program, standalone_mode=False) or 0)
-
-
-@app.command("list")
-def list_checkpoints(path: Place) -> None:
-    """List the checkpoints, oldest first; a resume takes the latest."""
-    from trainwright.runner.checkpoints.folder import PARTIAL
-
-    folder, _ = locate(path)
-    steps, latest = folder.steps(), folder.latest()
-    print(f"{folder.path}: {len(steps)} complete")
-    for step in steps:
-        files = _files(folder.complete(step))
-        size = sum(file.stat().st_size for file in files)
-        written = datetime.fromtimestamp(folder.complete(step).stat().st_mtime).isoformat(" ", "seconds")
-        mark = "  latest" if step == latest else ""
-        print(f"  step {step:>8}  {binary(size):>10}  {len(files):>4} files  {written}{mark}")
-    for place in sorted(folder.path.glob(f"{PARTIAL}*")):
-        print(f"  {place.name}: not complete (being written, or left by a crash)")
-
-
-@app.command()
-def inspect(
-    path: Place,
-    step: Annotated[int | None, typer.Option(metavar="N", help="This step and not the latest.")] = None,
-    tensors: Annotated[bool, typer.Option("--tensors", help="Also name every tensor.")] = False,
-) -> None:
-    """Say where a checkpoint stands in its run, and what it holds."""
-    folder, named = locate(path)
-    if named is not None and step not in (None, named):
-        raise UsageError(f"--step {step} contradicts {path}, which is the checkpoint of step {named}")
-    chosen = folder.find(named if step is None else step)
-    if chosen is None:
-        raise UsageError(f"{folder.path} holds no complete checkpoint")
-    place = folder.complete(chosen)
-
-    own = read_counters(place)
-    held = read_tensors(place)
-    print(place)
-    print("  " + ", ".join(f"{name} {value:,}" for name, value in own["progress"].items() if isinstance(value, int)))
-    print("  written at " + ", ".join(f"{name} {value}" for name, value in own["topology"].items()))
-    for part in ("model", "optimizer"):
-        members = [tensor for tensor in held if tensor.part == part]
-        kinds = ", ".join(sorted({tensor.dtype for tensor in members})) or "nothing"
-        elements, size = sum(t.elements for t in members), sum(t.size for t in members)
-        print(f"  {part:<9}  {len(members):>5} tensors  {elements:>16,} elements  {binary(size):>10}  {kinds}")
-    for tensor in held if tensors else ():
-        print(f"    {tensor.name}  {list(tensor.shape)}  {tensor.dtype}")
-
-
-def read_counters(checkpoint: Path) -> dict[str, dict[str, int]]:
-    """`progress` and `topology` of a checkpoint, read as one process and not as a rank of many.
-
-    Raises:
-        RunRefused: there is no readable checkpoint of ours.
-    """
-    from trainwright.runner.devices import use_device
-
-    use_device("cpu")
-    from trainwright.runner.checkpoints.loading import read_common
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
-        counters: dict[str, dict[str, int]] = read_common(checkpoint)["trainwright"]
-    return counters
-
-
-@dataclass(frozen=True)
-class HeldTensor:
-    """One tensor of a checkpoint, whole, however many ranks wrote it."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    elements: int
-    size: int
-    """Bytes."""
-
-    @property
-    def part(self) -> str:
-        """`optimizer` or `model`."""
-        return "optimizer" if self.name.startswith(("optimizer.", "chained_")) else "model"
-
-
-def read_tensors(checkpoint: Path) -> list[HeldTensor]:
-    """All tensors of a `torch_dist` checkpoint, from its metadata alone, in order of name."""
-    from torch.distributed.checkpoint.filesystem import FileSystemReader
-    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-
-    entries = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
-    return [
-        HeldTensor(
-            name,
-            tuple(entry.size),
-            str(entry.properties.dtype).removeprefix("torch."),
-            entry.size.numel(),
-            entry.size.numel() * entry.properties.dtype.itemsize,
-        )
-        for name, entry in sorted(entries.items())
-        if isinstance(entry, TensorStorageMetadata)
-    ]
-
-
-def locate(path: Path) -> tuple[CheckpointFolder, int | None]:
-    """The checkpoint folder that `path` means, and the step where `path` is one checkpoint of it.
-
-    Raises:
-        UsageError: `path` is no run directory, no checkpoint folder and no checkpoint.
-    """
-    from trainwright.runner.checkpoints.folder import COMPLETE, CheckpointFolder
-
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a directory; give a run directory, its checkpoint folder, or one checkpoint")
-    digits = path.name.removeprefix(COMPLETE)
-    if path.name.startswith(COMPLETE) and digits.isdigit():
-        return CheckpointFolder(path.parent), int(digits)
-    inside = path / "checkpoints"
-    if inside.is_dir() or (path / "run.json").is_file():
-        return CheckpointFolder(inside), None
-    folder = CheckpointFolder(path)
-    if not folder.steps():
-        raise UsageError(f"{path} is no run directory and holds no checkpoints")
-    return folder, None
-
-
-def _files(path: Path) -> list[Path]:
-    return [entry for entry in path.rglob("*") if entry.is_file()]

@@ -60,6 +60,9 @@ def summary(resolved: ResolvedRun) -> list[str]:
         f"TP {model.tensor_model_parallel_size}, PP {model.pipeline_model_parallel_size}, "
         f"CP {model.context_parallel_size}, DP {resolved.data_parallel_size}"
     )
+    if model.num_moe_experts is not None:
+        grid += f", EP {model.expert_model_parallel_size}, ETP {model.expert_tensor_parallel_size}"
+    active = f", {size.active_parameters:,} of them for each token" if model.num_moe_experts is not None else ""
     typed = [f"{field} ({source})" for field, source in resolved.sources.items() if source.startswith(("flag", "over"))]
     rows = {
         "recipe": f"{resolved.recipe}, {resolved.mode}, {resolved.step_func}" + ", canonical" * resolved.canonical,
@@ -69,7 +72,7 @@ def summary(resolved: ResolvedRun) -> list[str]:
         f"{resolved.num_microbatches:,} micro-batches of {train.micro_batch_size} on each rank",
         "samples": f"{size.samples:,}",
         "tokens": f"{size.tokens:,}",
-        "parameters": f"{size.parameters:,}, {size.parameters_per_rank:,} on the fullest rank",
+        "parameters": f"{size.parameters:,}{active}, {size.parameters_per_rank:,} on the fullest rank",
         "memory": f"{binary(size.bytes_per_rank)} on the fullest rank: {binary(size.weight_bytes)} weights, "
         f"{binary(size.gradient_bytes)} gradients, {binary(size.optimizer_bytes)} optimizer; activations come on top",
     }

@@ -79,6 +79,28 @@ def check_starting_point(config: ConfigContainer) -> None:
                 "train; ask for more updates, or take the weights alone with checkpoint.pretrained_checkpoint"
             )
     elif weights is not None:
-        if not Path(weights).is_dir():
-            raise RunRefused(f"checkpoint.pretrained_checkpoint={weights} is no directory; name a checkpoint's folder")
-        CheckpointFolder(Path(weights)).find(checkpoint.ckpt_step)
+        check_weights(Path(weights), checkpoint.ckpt_step)
+
+
+def check_weights(path: Path, step: int | None) -> None:
+    """Refuse weights that are not there or of which parts are missing; no tensor is read.
+
+    Raises:
+        RunRefused: so it is.
+    """
+    from trainwright.runner.checkpoints.conversion import native_place
+    from trainwright.runner.huggingface.families import family_of_folder
+    from trainwright.runner.huggingface.folder import HuggingFaceFolder, is_huggingface
+
+    if not path.is_dir():
+        raise RunRefused(
+            f"checkpoint.pretrained_checkpoint={path} is no directory; name a Hugging Face directory or a checkpoint's "
+            "folder"
+        )
+    if is_huggingface(path):
+        family_of_folder(HuggingFaceFolder(path))
+    elif native_place(path, step) is None:
+        raise RunRefused(
+            f"checkpoint.pretrained_checkpoint={path} holds no checkpoint: neither config.json with safetensors files "
+            "nor a complete native one"
+        )

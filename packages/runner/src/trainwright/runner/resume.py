@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from trainwright.runner import preflight
 from trainwright.runner.checkpoints.folder import CheckpointFolder
-from trainwright.runner.checkpoints.loading import load_checkpoint, load_pretrained, refuse_another_configuration
+from trainwright.runner.checkpoints.loading import load_checkpoint, refuse_another_configuration
+from trainwright.runner.checkpoints.pretrained import load_pretrained
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.progress import Progress
 
@@ -60,7 +61,5 @@ def restore(trainer: Trainer) -> tuple[Progress, list[str]]:
         progress, remarks = load_checkpoint(trainer, folder.complete(step), optimizer=optimizer, rng=rng)
         return progress, [f"continuing from {folder.complete(step)}", *remarks]
     if wanted.pretrained_checkpoint is not None:
-        folder = CheckpointFolder(Path(wanted.pretrained_checkpoint))
-        step = folder.find(wanted.ckpt_step)
-        load_pretrained(trainer, folder.path if step is None else folder.complete(step))
+        return Progress(), load_pretrained(trainer, Path(wanted.pretrained_checkpoint), wanted.ckpt_step)
     return Progress(), []

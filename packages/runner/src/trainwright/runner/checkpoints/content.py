@@ -22,6 +22,8 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
     Keys are those of Megatron-LM's checkpoints: `model` (or `model0`, `model1` ... for the chunks of an interleaved
     pipeline), `optimizer`, `opt_param_scheduler`, `rng_state`; and `trainwright`: counters, topology, configuration.
     """
+    from megatron.core.utils import unwrap_model
+
     models = model_state(trainer)
     state: dict[str, Any] = dict(models)
     if optimizer:
@@ -35,6 +37,7 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
         "progress": progress.state_dict(),
         "topology": topology(trainer),
         "config": to_yaml(trainer.resolved.config),
+        "vocab_size": unwrap_model(trainer.chunks)[0].tokens,
     }
     return state
 

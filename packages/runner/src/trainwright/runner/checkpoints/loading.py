@@ -102,19 +102,6 @@ def refuse_another_configuration(path: Path, config: ConfigContainer) -> None:
         )
 
 
-def load_pretrained(trainer: Trainer, path: Path) -> None:
-    """Start from the weights of the checkpoint at `path` and from nothing else of it.
-
-    Raises:
-        RunRefused: the checkpoint cannot be read, or belongs to another model.
-    """
-    read_common(path)
-    state = model_state(trainer)
-    require_same_weights(path, state)
-    load_weights(trainer, _fill(state, path))
-    trainer.optimizer.reload_model_params()
-
-
 def require_same_weights(path: Path, state: dict[str, Any]) -> None:
     """Find out whether the checkpoint holds the weights of this model, no fewer and no more.
 
@@ -132,7 +119,7 @@ def require_same_weights(path: Path, state: dict[str, Any]) -> None:
     of_ranks: list[set[str]] = [set()] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(of_ranks, mine)
     here = set().union(*of_ranks)
-    with _refusing(path):
+    with refusing(path):
         entries = FileSystemReader(path).read_metadata().state_dict_metadata.items()
     there = {
         name
@@ -152,7 +139,7 @@ def read_common(path: Path) -> dict[str, Any]:
     """
     from megatron.core import dist_checkpointing
 
-    with _refusing(path):
+    with refusing(path):
         if not (path / ".metadata").is_file():
             raise FileNotFoundError("it has no file .metadata")
         common = dist_checkpointing.load_common_state_dict(str(path))
@@ -173,12 +160,12 @@ def load_weights(trainer: Trainer, loaded: dict[str, Any]) -> None:
 def _fill(state: dict[str, Any], path: Path) -> dict[str, Any]:
     from megatron.core import dist_checkpointing
 
-    with _refusing(path), torch.no_grad():
+    with refusing(path), torch.no_grad():
         return dist_checkpointing.load(state, str(path))
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def refusing(path: Path) -> Iterator[None]:
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:

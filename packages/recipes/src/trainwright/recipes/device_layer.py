@@ -31,6 +31,8 @@ LAYERS: dict[DeviceKind, dict[str, Any]] = {
         "dist.distributed_backend": "gloo",
         "dataset.num_workers": 0,
         "model.moe_token_dispatcher_type": "alltoall",
+        # "medium" may multiply in 16 bits, also on a CPU that can.
+        "optimizer.muon_fp32_matmul_prec": "highest",
         # The runner's CPU device has its own kernel for it, a few percent of a step.
         "model.gradient_accumulation_fusion": True,
         **dict.fromkeys(CPU_ONLY_OFF, False),
@@ -42,3 +44,6 @@ def apply_device(draft: Draft, device: DeviceKind) -> None:
     """Lay the device's values over recipe and dataset preset."""
     for path, value in LAYERS[device].items():
         draft.put(path, value, DEVICE)
+    if device == "cpu" and draft["optimizer.optimizer"] == "dist_muon":
+        # Its shards are the masters of 16-bit weights, of which there are none in fp32; muon trains the same.
+        draft.put("optimizer.optimizer", "muon", DEVICE)

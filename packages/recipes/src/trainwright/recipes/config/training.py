@@ -38,7 +38,9 @@ class ValidationConfig(Section):
 class OptimizerConfig(Section):
     """`optimizer`: Megatron Core's `OptimizerConfig`, the part that runs here."""
 
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "muon", "dist_muon"] = "adam"
+    """Muon (arXiv:2502.16982) takes the weight matrices of layers, Adam all else: embedding, output layer, norms,
+    biases. `dist_muon` shares the matrices out between data parallel ranks; it needs 16-bit weights."""
     lr: float = Field(gt=0)
     min_lr: float = Field(default=0.0, ge=0)
     weight_decay: float = Field(default=0.1, ge=0)
@@ -46,6 +48,23 @@ class OptimizerConfig(Section):
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
     adam_eps: float = Field(default=1e-8, gt=0)
     sgd_momentum: float = Field(default=0.9, ge=0, lt=1)
+    muon_momentum: float = Field(default=0.95, ge=0, lt=1)
+    muon_nesterov: bool = False
+    muon_split_qkv: bool = True
+    """Orthogonalize queries, keys and values each on its own, and not the one matrix they are stored in."""
+    muon_num_ns_steps: int = Field(default=5, ge=1)
+    """Newton-Schulz iterations."""
+    muon_coefficient_type: Literal["simple", "quintic", "polar_express", "cans", "aol", "deepseekv4"] = "quintic"
+    """Coefficients of those iterations."""
+    muon_scale_mode: Literal["shape_scaling", "spectral", "unit_rms_norm"] = "spectral"
+    """By what an update is multiplied: sqrt(max(1, rows / columns)), sqrt(max(rows, columns)), sqrt(rows / columns)."""
+    muon_extra_scale_factor: float = Field(default=1.0, gt=0)
+    """Multiplies it once more; 0.2 with `spectral` gives updates of Adam's size (arXiv:2502.16982)."""
+    muon_tp_mode: Literal["blockwise", "duplicated", "distributed"] = "duplicated"
+    """How a matrix that is split between tensor parallel ranks is orthogonalized: each part as if it were a matrix, all
+    of it on every rank, or together. With `blockwise` the training depends on the tensor parallel size."""
+    muon_fp32_matmul_prec: Literal["medium", "high", "highest"] = "medium"
+    """`torch.set_float32_matmul_precision` of those iterations."""
     clip_grad: float = Field(default=1.0, ge=0)
     """Largest allowed norm of the whole gradient; 0 means no clipping."""
     use_distributed_optimizer: bool = False

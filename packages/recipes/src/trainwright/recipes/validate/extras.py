@@ -17,8 +17,12 @@ HONOURED = frozenset(
         "embedding_init_method_std",
         "gradient_accumulation_fusion",
         "layernorm_zero_centered_gamma",
+        "log_max_attention_logit",
         "moe_hybridep_num_sms",
         "overlap_p2p_comm",
+        "qk_clip",
+        "qk_clip_alpha",
+        "qk_clip_threshold",
         "recompute_modules",
         "softmax_scale",
     }

@@ -89,11 +89,19 @@ def _pipelined(config: ConfigContainer) -> bool:
 
 
 def _adam(config: ConfigContainer) -> bool:
-    return config.optimizer.optimizer == "adam"
+    return config.optimizer.optimizer != "sgd"
 
 
 def _sgd(config: ConfigContainer) -> bool:
     return config.optimizer.optimizer == "sgd"
+
+
+def _muon(config: ConfigContainer) -> bool:
+    return config.optimizer.optimizer in ("muon", "dist_muon")
+
+
+def _clips_logits(config: ConfigContainer) -> bool:
+    return bool((config.model.model_extra or {}).get("qk_clip"))
 
 
 def _decays(config: ConfigContainer) -> bool:
@@ -284,9 +292,28 @@ TABLE: tuple[tuple[tuple[str, ...], Condition, str], ...] = (
     (
         ("optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"),
         _adam,
-        "optimizer.optimizer=adam",
+        "optimizer.optimizer=adam or muon",
     ),
     (("optimizer.sgd_momentum",), _sgd, "optimizer.optimizer=sgd"),
+    (
+        tuple(
+            f"optimizer.muon_{name}"
+            for name in (
+                "momentum",
+                "nesterov",
+                "split_qkv",
+                "num_ns_steps",
+                "coefficient_type",
+                "scale_mode",
+                "extra_scale_factor",
+                "tp_mode",
+                "fp32_matmul_prec",
+            )
+        ),
+        _muon,
+        "optimizer.optimizer=muon",
+    ),
+    (("model.qk_clip_threshold", "model.qk_clip_alpha"), _clips_logits, "model.qk_clip=true"),
     (("optimizer.min_lr",), _decays, "a scheduler.lr_decay_style that decays"),
     (("scheduler.lr_warmup_init",), _warms_up, "scheduler.lr_warmup_iters above 0"),
     (("scheduler.lr_wsd_decay_iters", "scheduler.lr_wsd_decay_style"), _wsd, "scheduler.lr_decay_style=WSD"),

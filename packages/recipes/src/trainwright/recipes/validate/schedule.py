@@ -1,4 +1,4 @@
-"""Learning rate, weight decay and the optimizer's switches."""
+"""Learning rate and weight decay."""
 
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
@@ -52,17 +52,9 @@ def weight_decay_moves_one_way(plan: Plan) -> None:
         raise ConfigError(f"scheduler.end_weight_decay={end} is below start_weight_decay={start}")
 
 
-def precision_aware_optimizer_is_distributed(plan: Plan) -> None:
-    """Megatron Core keeps moments in other types only where it owns the optimizer's shards."""
-    optimizer = plan.config.optimizer
-    if optimizer.use_precision_aware_optimizer and not optimizer.use_distributed_optimizer:
-        raise ConfigError("optimizer.use_precision_aware_optimizer=true needs optimizer.use_distributed_optimizer=true")
-
-
 RULES = (
     warmup_ends_before_decay,
     wsd_has_its_length,
     learning_rates_are_ordered,
     weight_decay_moves_one_way,
-    precision_aware_optimizer_is_distributed,
 )

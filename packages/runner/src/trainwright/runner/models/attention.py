@@ -21,6 +21,7 @@ from megatron.core.transformer.utils import (
 from torch import Tensor
 
 from trainwright.runner.layout import Bounds, held_places
+from trainwright.runner.models.attention_logits import largest_logits
 from trainwright.runner.models.context_parallel import gather_row
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class SdpaAttention(MegatronModule):
         windowed = is_layer_window_attention(config.window_size, config.window_attn_skip_freq, layer_number)
         self.window = config.window_size[0] if windowed else None
         self.softmax_offset = self._sinks(config.num_attention_heads // self.tp_group.size())
+        self.watches_logits = config.qk_clip or config.log_max_attention_logit
+        # Where Megatron Core's clipping looks for them: [heads of this tensor parallel rank], null before any.
+        self.current_max_attn_logits: Tensor | None = None
 
     def _sinks(self, heads: int) -> Tensor | None:
         kind, config = self.config.softmax_type, self.config
@@ -136,6 +140,8 @@ class SdpaAttention(MegatronModule):
         """One sequence: this rank's queries, and all keys and values; shapes as in `forward`."""
         mask = self._mask(query.size(0), key.size(0), query.device)
         query, key, value = (x.permute(1, 2, 0, 3) for x in (query, key, value))
+        if self.watches_logits and self.training:
+            self._watch(largest_logits(query, key, self.scale, mask))
         width = value.size(-1)
         if width < key.size(-1):
             # The fused kernel wants one width; zeros more cost less than the kernel for two.
@@ -154,6 +160,10 @@ class SdpaAttention(MegatronModule):
             enable_gqa=query.size(1) != key.size(1),
         )
         return context[..., :width].permute(2, 0, 1, 3).flatten(2)
+
+    def _watch(self, logits: Tensor) -> None:
+        before = self.current_max_attn_logits
+        self.current_max_attn_logits = logits if before is None else torch.maximum(before, logits)
 
     def _with_sink(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None

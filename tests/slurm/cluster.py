@@ -100,11 +100,11 @@ class Cluster:
         return int(answer.stdout.split(";")[0])
 
     def job(self, number: int) -> dict[str, str]:
-        """What Slurm says of a job: scontrol's fields by name (values with blanks in them are cut at the first)."""
+        """What Slurm says of a job: scontrol's fields by name."""
         answer = self.run("scontrol", "-o", "show", "job", str(number))
         if answer.returncode:
             raise ClusterFailed(f"scontrol show job {number}: {answer.stderr.strip()}")
-        return dict(re.findall(r"(?:^|\s)([A-Za-z:/_]+)=(\S*)", answer.stdout))
+        return dict(re.findall(r"(?:^|\s)([A-Za-z:/_]+)=(.*?)(?=\s[A-Za-z:/_]+=|\s*$)", answer.stdout))
 
     def wait(self, number: int, *states: str, timeout: float = 400) -> dict[str, str]:
         """The job's fields once it is in one of `states` (any final one if none is named)."""

@@ -26,6 +26,11 @@ class Login:
     cluster: Cluster
     home: Path
 
+    @property
+    def place(self) -> Path:
+        """Where a user calls sbatch, as people name their folders."""
+        return self.home / "the user's jobs"
+
     def environment(self, **changes: str) -> dict[str, str]:
         """A user's shell: nothing of this session's own configuration reaches the launcher."""
         own = {
@@ -82,10 +87,11 @@ class Login:
         )
 
     def sbatch_rendered(self, *words: str | bytes | Path, environment: Mapping[str, str] | None = None) -> int:
-        """`trainwright launch --render sbatch WORDS | sbatch`, and the job's number."""
+        """`trainwright launch --render sbatch WORDS | sbatch`, called in `self.place`, and the job's number."""
         rendered = self.launch("--render=sbatch", "--no-preflight", *words, environment=environment)
         assert rendered.returncode == 0, rendered.stderr
-        return self.cluster.submit(rendered.stdout, environment=environment or self.environment(), cwd=self.home)
+        self.place.mkdir(exist_ok=True)
+        return self.cluster.submit(rendered.stdout, environment=environment or self.environment(), cwd=self.place)
 
 
 def job_number(output: str) -> int:

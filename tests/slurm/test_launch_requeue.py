@@ -140,7 +140,7 @@ def test_a_job_that_is_stopped_from_outside_is_the_callers(login: Login, ended: 
     assert (fields["JobState"], fields["Restarts"]) == ("CANCELLED", "1")
     folders = [
         path
-        for path in (login.home / "trainwright-jobs").iterdir()
+        for path in (login.place / "trainwright-jobs").iterdir()
         if (path / f"log-vanilla_gpt_pretrain_{number}_1.out").exists()
     ]
     assert len(folders) == 1

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from tests.launch.slurm_jobs import job_of
 from trainwright.launch.batch_script import setup_lines
 from trainwright.launch.waiting import Pace, Submitted, wait
 
-QUICK = Pace(logs=0.01, first=0.01, slowest=0.02, patience=0.5, settling=0.01, forgotten=0.2)
+QUICK = Pace(logs=0.01, first=0.01, slowest=0.02, patience=120, settling=0.01, forgotten=120)
+# For what is never answered.
+IMPATIENT = replace(QUICK, patience=0.5, forgotten=0.2)
 GONE = "!slurm_load_jobs error: Invalid job id specified"
 BUSY = "!slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 NO_ACCOUNTING = "!Slurm accounting storage is disabled"
@@ -175,7 +178,7 @@ def test_the_jobs_own_account_is_the_last_resort(job: Job, left: str, status: in
 def test_what_is_unknown_is_no_success(job: Job, answer: str) -> None:
     """After all tries; the line has Slurm's words."""
     job.slurm("scontrol", answer)
-    assert job.wait() == 1
+    assert job.wait(IMPATIENT) == 1
     assert job.said[-1].startswith(f"how job 7 ended is unknown: scontrol: {answer[1:]}; sacct: ")
     assert job.asked("scontrol") > 3
 
@@ -184,7 +187,7 @@ def test_an_account_of_the_start_before_does_not_count(job: Job) -> None:
     """The job went back into the queue after it."""
     for name in ("exit_status", "requeues"):
         (job.submitted.directory / name).write_text("7 0 75\n")
-    assert job.wait() == 1
+    assert job.wait(IMPATIENT) == 1
     assert job.said[-1].startswith("how job 7 ended is unknown")
 
 

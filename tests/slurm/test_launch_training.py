@@ -92,7 +92,8 @@ def until(wanted: Callable[[], bool], launcher: "subprocess.Popen[str] | None" =
         with suppress(FileNotFoundError):
             if wanted():
                 return
-        assert launcher is None or launcher.poll() is None, launcher.communicate()
+        if launcher is not None and launcher.poll() is not None:
+            pytest.fail("\n".join(launcher.communicate()))
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.1)
 

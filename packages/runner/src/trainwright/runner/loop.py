@@ -92,6 +92,7 @@ def record(session: Session, update: Update) -> None:
                 learning_rates=update.learning_rates,
                 loss_scale=update.loss_scale,
                 flops=update.flops,
+                heads=update.heads,
             )
         )
     skips = session.progress.consecutive_skips

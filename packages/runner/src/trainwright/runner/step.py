@@ -13,6 +13,7 @@ import torch
 from trainwright.recipes.sizes import row_length
 from trainwright.runner.batches import Batch, for_each_chunk, forward_step
 from trainwright.runner.errors import Diverged
+from trainwright.runner.optim.qk_clip import ObservedHeads, clip_heads, forget_logits
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
@@ -50,6 +51,8 @@ class Update:
     """Some rank wants to stop after this update."""
     learning_rates: dict[str, float]
     loss_scale: float
+    heads: ObservedHeads | None
+    """Null where the update was skipped, and where nobody watches attention's logits."""
 
 
 def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bool = False) -> Update:
@@ -62,6 +65,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
         Diverged: the loss is not finite and `train.check_for_nan_in_loss` is on.
     """
     started = time.perf_counter()
+    forget_logits(trainer.chunks)
     losses = forward_backward(trainer, batches, forward_only=False)
     whole = reduce_over_ranks(losses, stop_requested, trainer.device)
     loss = whole.loss
@@ -74,6 +78,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
     applied, grad_norm = False, None
     if loss is not None:
         applied, grad_norm = apply_gradients(trainer, loss_is_finite=math.isfinite(loss))
+    heads = clip_heads(trainer.chunks, trainer.optimizer) if applied else None
     trainer.device.synchronize()
     clip = trainer.resolved.config.optimizer.clip_grad
     return Update(
@@ -87,6 +92,7 @@ def train_step(trainer: Trainer, batches: Iterator[Batch], *, stop_requested: bo
         stop_requested=whole.stop_requested,
         learning_rates=rates,
         loss_scale=loss_scale,
+        heads=heads,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainwright.recipes.config import ConfigContainer
 
 if TYPE_CHECKING:
+    import torch
     from megatron.core.distributed import DistributedDataParallel
     from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig
 
@@ -19,7 +20,20 @@ def build_optimizer(config: ConfigContainer, ddp_chunks: Sequence[DistributedDat
     """
     from megatron.core.optimizer import get_megatron_optimizer
 
+    if config.optimizer.optimizer in MUON:
+        mark_positions(ddp_chunks)
     return get_megatron_optimizer(optimizer_config(config), list(ddp_chunks), use_gloo_process_groups=False)
+
+
+MUON = ("muon", "dist_muon")
+
+
+def mark_positions(chunks: Sequence[torch.nn.Module]) -> None:
+    """Leave a learnt table of positions to Adam, as every embedding. Megatron Core marks only that of words."""
+    for chunk in chunks:
+        for name, parameter in chunk.named_parameters():
+            if "position_embeddings" in name:
+                parameter.is_embedding_or_output_parameter = True  # type: ignore[attr-defined]
 
 
 def optimizer_config(config: ConfigContainer) -> OptimizerConfig:
@@ -29,7 +43,9 @@ def optimizer_config(config: ConfigContainer) -> OptimizerConfig:
     from trainwright.runner.models.transformer_config import params_dtype
 
     return OptimizerConfig(
-        **dict(config.optimizer),
+        # Its own name for what shares Muon's matrices out between data parallel ranks; `dist_muon` is the older one.
+        **dict(config.optimizer) | {"optimizer": config.optimizer.optimizer.removeprefix("dist_")},
+        use_layer_wise_distributed_optimizer=config.optimizer.optimizer == "dist_muon",
         bf16=config.mixed_precision.bf16,
         fp16=config.mixed_precision.fp16,
         params_dtype=params_dtype(config),

@@ -21,9 +21,17 @@ class SessionRecords:
     """
 
     def __init__(
-        self, log: SessionLog, start: Totals, device: Device, *, tokens_per_update: int, clock_start: float
+        self,
+        log: SessionLog,
+        start: Totals,
+        device: Device,
+        *,
+        tokens_per_update: int,
+        clock_start: float,
+        qk_clip_threshold: float | None = None,
     ) -> None:
         self._log = log
+        self._qk_clip_threshold = qk_clip_threshold
         self._device = device
         self._tokens_per_update = tokens_per_update
         self._clock_start = clock_start
@@ -61,7 +69,7 @@ class SessionRecords:
         if not window.updates:
             return None
         total = self.totals
-        self.write(names.TRAIN, step=total.step, **window.fields(), total=asdict(total))
+        self.write(names.TRAIN, step=total.step, **window.fields(self._qk_clip_threshold), total=asdict(total))
         self._logged, self.window = total, Window()
         return window
 

@@ -33,6 +33,7 @@ def of_update(attempt: Attempt, memory: dict[str, int], sizes: Sizes) -> dict[st
         "iteration-time": attempt.seconds,
         **_learning_rates(attempt.learning_rates),
         "grad-norm": attempt.grad_norm,
+        "max_attention_logit": attempt.heads.max_logit if attempt.heads else None,
         "batch-size": sizes.global_batch_size,
         "loss-scale": attempt.loss_scale,
         "memory/mem-reserved-gigabytes": memory["reserved_bytes"] / GIGABYTE,

@@ -6,15 +6,28 @@ import socket
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from trainwright.recipes import catalogue
 from trainwright.runner.telemetry import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trainwright.metrics_audit.writer import SessionLog
-    from trainwright.recipes import ResolvedRun
+    from trainwright.recipes import ConfigContainer, ResolvedRun
     from trainwright.runner.devices import Device
     from trainwright.runner.telemetry.window import Totals
+
+
+OPTIMIZERS = {"muon": ["muon", "adam"], "dist_muon": ["muon", "adam"]}
+"""What trains beside what, where one name stands for two."""
+
+
+def qk_clip_threshold(config: ConfigContainer) -> float | None:
+    """Above which an attention head's logits are clipped; null where none are."""
+    extra = config.model.model_extra or {}
+    return (
+        float(extra.get("qk_clip_threshold", catalogue.default("qk_clip_threshold"))) if extra.get("qk_clip") else None
+    )
 
 
 def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, start: Totals, device: Device) -> None:
@@ -35,8 +48,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
             "batch_size": config.train.micro_batch_size * resolved.data_parallel_size,
             "seq_len": row_length(config),
             "gradient_accumulation_steps": resolved.num_microbatches,
-            # QK clipping is no part of the runner.
-            "qk_clip_threshold": None,
+            "qk_clip_threshold": qk_clip_threshold(config),
             "canonical": resolved.canonical,
         },
         hardware={
@@ -46,7 +58,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
             "name": described["name"],
             "host": socket.gethostname(),
         },
-        optimizers=[config.optimizer.optimizer],
+        optimizers=OPTIMIZERS.get(config.optimizer.optimizer, [config.optimizer.optimizer]),
     )
     description = environment.describe(resolved, described, run_dir, run_id=log.run_id, session_id=session_id)
     environment.write(run_dir, description)

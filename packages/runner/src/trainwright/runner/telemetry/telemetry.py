@@ -19,7 +19,7 @@ from trainwright.runner.telemetry import scalars
 from trainwright.runner.telemetry.display import Display, Pace, Status, open_display
 from trainwright.runner.telemetry.event_file import EventFile
 from trainwright.runner.telemetry.records import SessionRecords
-from trainwright.runner.telemetry.session_start import start_session
+from trainwright.runner.telemetry.session_start import qk_clip_threshold, start_session
 from trainwright.runner.telemetry.weights_and_biases import WandbRun
 from trainwright.runner.telemetry.window import Attempt, Pending, Snapshot, Totals, Window
 
@@ -105,6 +105,7 @@ class Telemetry:
             device,
             tokens_per_update=config.train.global_batch_size * row,
             clock_start=session_clock_start,
+            qk_clip_threshold=qk_clip_threshold(config),
         )
         with contextlib.ExitStack() as on_error, _errors_as(RunRefused):
             # The session is entered in the log last: one that cannot start must not stand there.

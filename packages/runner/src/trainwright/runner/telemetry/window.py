@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwright.runner.optim.qk_clip import ObservedHeads
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Attempt:
     loss_scale: float | None = None
     flops: float | None = None
     """Floating point operations over all devices; null where no formula is known."""
+    heads: ObservedHeads | None = None
+    """Attention's heads in an applied update; null where nobody watches their logits."""
 
 
 @dataclass
@@ -82,6 +87,8 @@ class Window:
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     learning_rates: dict[str, float] = field(default_factory=dict)
+    heads: list[ObservedHeads] = field(default_factory=list)
+    """Of successful updates in which logits were watched."""
 
     def add(self, attempt: Attempt) -> None:
         """Count one attempt.
@@ -106,6 +113,8 @@ class Window:
         self.clipped += attempt.clipped
         self.losses.append(float(attempt.loss))  # type: ignore[arg-type]  # checked above
         self.learning_rates = attempt.learning_rates
+        if attempt.heads is not None:
+            self.heads.append(attempt.heads)
 
     @property
     def loss(self) -> float:
@@ -122,11 +131,8 @@ class Window:
         """What of this window a point of the run must add to the windows before it."""
         return Pending(self.skipped_updates, self.tokens)
 
-    def fields(self) -> dict[str, Any]:
-        """The window's own keys of a `train` record; it must hold a successful update.
-
-        QK clipping is not part of the runner: its threshold is null and no head is ever observed.
-        """
+    def fields(self, qk_clip_threshold: float | None) -> dict[str, Any]:
+        """The window's own keys of a `train` record; it must hold a successful update."""
         return {
             "updates": self.updates,
             "skipped_updates": self.skipped_updates,
@@ -140,7 +146,14 @@ class Window:
             "grad_norm_max": max(self.norms, default=0.0),
             "nonfinite_grad_norms": self.nonfinite_norms,
             "gradient_clipped_fraction": self.clipped / self.updates,
-            "qk_clip": {"threshold": None, "max_logit": None, "clipped_head_updates": 0, "observed_head_updates": 0},
+            "qk_clip": {
+                "threshold": qk_clip_threshold,
+                "max_logit": max(
+                    (heads.max_logit for heads in self.heads if heads.max_logit is not None), default=None
+                ),
+                "clipped_head_updates": sum(each.clipped for each in self.heads),
+                "observed_head_updates": sum(each.observed for each in self.heads),
+            },
         }
 
 

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.datasets.sft_cases import PLAIN, chat_tokenizer, write_jsonl
+from tests.datasets.sft_cases import write_jsonl
 
-from trainwright.datasets import DataError, Tokenizer, check_data
+from trainwright.datasets import DataError, check_data
 from trainwright.datasets.selectors import find_selector, selectors
 from trainwright.datasets.sft.adapters import ADAPTERS
-from trainwright.datasets.sft.collate import padded_length
-from trainwright.datasets.sft.preprocess import Preprocessor
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.planned import DATASETS_TO_COME
-from trainwright.recipes.presets import DATASET_KWARGS, ROW_KINDS, preset_dataset
+from trainwright.recipes.presets import ROW_KINDS
 
 MakeConfig = Callable[..., ConfigContainer]
 GOOD = {"input": "a", "output": "b"}
@@ -136,40 +134,3 @@ def test_the_selectors_are_those_of_recipes_and_each_kind_of_rows_has_an_adapter
 def test_a_planned_selector_is_answered_as_such(name: str) -> None:
     with pytest.raises(DataError, match=f"{name} is not available yet; available: mock, "):
         find_selector(name)
-
-
-class Watched(dict[str, Any]):
-    """`dataset_kwargs` that remembers which keys were asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: set[str] = set()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
-        return default
-
-    def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
-        return super().__getitem__(key)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return chat_tokenizer(tmp_path_factory.mktemp("chat"), PLAIN)
-
-
-@pytest.mark.parametrize("kind", ROW_KINDS)
-def test_builders_consume_the_declared_keys_of_dataset_kwargs_and_no_other(
-    make_config: MakeConfig, tokenizer: Tokenizer, kind: str
-) -> None:
-    """Recipes declare them for a validation without torch; here is what reads them. `local-jsonl` has both styles."""
-    watched = Watched()
-    both = {"prompt-completion": "completion", "chat": "assistant"}
-    own = preset_dataset(kind, 16).preprocessing.style
-    for style in both if kind == "local-jsonl" else [own]:
-        config = make_config(kind=kind, preprocessing={"style": style, "loss": both[style]})
-        config.dataset.__dict__["dataset_kwargs"] = watched
-        Preprocessor(config.dataset, tokenizer)
-        padded_length(config)
-    assert watched.asked == DATASET_KWARGS[kind]

@@ -21,7 +21,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_list_names_every_recipe_once(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "list").splitlines()
     assert lines[0].split() == ["NAME", "MODEL", "TASK", "GPUS", "HARDWARE"]
-    assert [line.split()[0] for line in lines[1:]] == [recipe.alias for recipe in RECIPES]
+    assert [line.split()[0] for line in lines[1:]] == [recipe.shown for recipe in RECIPES]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -44,6 +44,8 @@ AVAILABLE = {
         "model.tensor_model_parallel_size": 2,
         "checkpoint.save": "/checkpoints/llama",
     },
+    "--model gpt_oss_20b --mode pretrain --dataset mock": {"model.softmax_type": "learnable"},
+    "--recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config --mode pretrain": {"model.num_moe_experts": 128},
     "--model llama32_1b --mode pretrain --dataset mock": {"model.hidden_size": 2048},
     "--model llama32_1b --mode sft --dataset openmathinstruct2-thinking dataset.enable_offline_packing=true "
     "train.micro_batch_size=1 checkpoint.pretrained_checkpoint=/checkpoints/llama": {
@@ -69,9 +71,7 @@ GPT_OSS_SFT = (
     "checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b"
 )
 TO_COME = (
-    "--model gpt_oss_20b --mode pretrain --dataset mock",
     "--model gpt_oss_20b --mode sft",
-    "--recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config --mode pretrain",
     "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft --dataset openmathinstruct2-thinking " + GPT_OSS_SFT,
     "--recipe gpt_oss_20b_peft_1gpu_h100_bf16_config --mode lora --dataset openmathinstruct2-thinking " + GPT_OSS_SFT,
     f"{LLAMA} --dataset energon train.global_batch_size=512 train.micro_batch_size=1 dataset.micro_batch_size=1 "
@@ -88,7 +88,9 @@ TO_COME = (
 
 def resolved(line: str) -> ResolvedRun:
     command = parse(shlex.split(line))
-    return resolve(command.selection, command.overrides, world_size=2, device="cuda", flags=command.flags)
+    # Two GPUs, or as many as a larger recipe was written for.
+    ranks = 2 if "llama32_1b" in line or "vanilla_gpt" in line else None
+    return resolve(command.selection, command.overrides, world_size=ranks, device="cuda", flags=command.flags)
 
 
 @pytest.mark.parametrize("line", AVAILABLE)

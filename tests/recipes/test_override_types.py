@@ -67,7 +67,7 @@ def test_a_value_survives_with_the_type_of_its_field(word: str, path: str, expec
         ("optimizer.lr=nan", ("optimizer.lr=nan", "finite")),
         ("optimizer.lr=0", ("optimizer.lr=0", "above 0")),
         ("optimizer.adam_beta1=1", ("below 1",)),
-        ("optimizer.optimizer=adm", ("adam or sgd", "'adam'")),
+        ("optimizer.optimizer=adm", ("adam, sgd", "'adam'")),
         ("scheduler.lr_decay_style=Cosine", ("constant, linear, cosine", "'cosine'")),
         ("checkpoint.save=", ("checkpoint.save is empty", "null")),
         ("checkpoint.save=[a]", ("text", "quote the value")),

@@ -42,10 +42,12 @@ FINETUNING = (
     ),
     "--recipe llama32_1b_sft_config --dataset local-jsonl dataset.dataset_root=/d dataset.enable_offline_packing=true",
 )
+FAMILIES = (
+    "--model gpt_oss_20b --mode pretrain --dataset mock",
+    "--recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config --mode pretrain",
+)
 NOT_YET = (
-    ("--model gpt_oss_20b --mode pretrain --dataset mock", "gpt_oss_20b"),
     ("--model gpt_oss_20b --mode sft", "gpt_oss_20b"),
-    ("--recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config --mode pretrain", "qwen3_30b_a3b"),
     (
         "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft --dataset openmathinstruct2-thinking"
         " dataset.enable_offline_packing=true train.micro_batch_size=1"
@@ -95,6 +97,7 @@ def arguments(line: str) -> dict[str, Any]:
     [
         *((line, None, "pretrain") for line in AVAILABLE),
         *((line, 2, "pretrain") for line in ON_TWO_RANKS),
+        *((line, None, "pretrain") for line in FAMILIES),
         *((line, None, "sft") for line in FINETUNING),
     ],
 )

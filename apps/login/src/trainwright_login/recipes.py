@@ -37,11 +37,13 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.command("list")
 def list_recipes() -> None:
-    """Print every recipe, its model, task and hardware."""
+    """Print every recipe, what --model takes for it, its task and hardware."""
     from trainwright.recipes.library import RECIPES
 
     rows = [("NAME", "MODEL", "TASK", "GPUS", "HARDWARE")]
-    rows += [(recipe.alias, recipe.model, recipe.task, str(recipe.world_size), recipe.hardware) for recipe in RECIPES]
+    rows += [
+        (recipe.shown, recipe.model or "-", recipe.task, str(recipe.world_size), recipe.hardware) for recipe in RECIPES
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

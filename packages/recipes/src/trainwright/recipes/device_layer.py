@@ -16,6 +16,7 @@ CPU_ONLY_OFF = (
     "model.moe_permute_fusion",
     "model.moe_router_fusion",
     "model.moe_shared_expert_overlap",
+    "optimizer.use_precision_aware_optimizer",
     # gloo has no averaging reduction.
     "ddp.average_in_collective",
 )

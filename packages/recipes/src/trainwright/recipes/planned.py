@@ -45,3 +45,9 @@ def _public_recipes() -> frozenset[str]:
 def is_planned_recipe(name: str) -> bool:
     """Whether a public recipe of this name exists, in Megatron Bridge's library or its benchmarks."""
     return name in _public_recipes()
+
+
+def why_planned(name: str) -> str:
+    """What the recipe of this name waits for, where the name says it: words to go on with, or nothing."""
+    low = any(precision in name for precision in ("fp8", "fp4", "low_precision"))
+    return ", as nothing in fp8 or fp4 is" if low else ""

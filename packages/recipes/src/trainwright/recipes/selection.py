@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.library import RECIPES, Recipe, find_recipe, recipe_names
-from trainwright.recipes.nearest import did_you_mean
-from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe
+from trainwright.recipes.nearest import did_you_mean, nearest
+from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe, why_planned
 
 TASKS = {"pretrain": "pretrain", "sft": "sft", "lora": "peft", "dora": "peft"}
 """`--mode` -> the task in a recipe's name."""
@@ -90,13 +90,16 @@ def _recipe(name: str, selection: Selection) -> Recipe:
         return recipe
     asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode}"
     if is_planned_recipe(name):
-        raise ConfigError(f"{asked} is not available yet; available: {', '.join(recipe.alias for recipe in RECIPES)}")
+        beside = [recipe.shown for recipe in RECIPES if name.startswith(f"{recipe.stem}_")]
+        near = beside or nearest(name, [recipe.shown for recipe in RECIPES])
+        available = f"{'available' if beside else 'nearest available'}: {', '.join(near)}"
+        raise ConfigError(f"{asked} is not available yet{why_planned(name)}; {available}")
     if selection.model is None:
         raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
     tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]
     if tasks:
         raise ConfigError(f"{asked}: there is no {name}; {selection.model} has {', '.join(tasks)}")
-    near = did_you_mean(selection.model, [recipe.model for recipe in RECIPES])
+    near = did_you_mean(selection.model, [recipe.model for recipe in RECIPES if recipe.model])
     raise ConfigError(f"{asked}: no such recipe, {name}{near}")
 
 

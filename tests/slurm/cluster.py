@@ -45,6 +45,8 @@ def missing() -> str | None:
         return f"no Slurm here ({', '.join(absent)} missing): {APT}"
     if os.geteuid() != 0:
         return "the nodes of the tests' Slurm mount and chroot like a container runtime: run them as root"
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        return "no mount namespaces here, not even for root, and the nodes of the tests' Slurm need them"
     return None
 
 

@@ -20,14 +20,14 @@ def test_a_refusal_by_sbatch_is_slurms_words_in_one_line(login: Login, image: Pa
     """Exit code 1, and nothing is left of a run that there will not be."""
     options = [word for word in login.options(image) if not word.startswith("--partition")]
     before = sorted(login.home.rglob("*"))
-    answer = login.launch(*options, "--partition=no-such", "--no-preflight", *RECIPE)
+    answer = login.launch(*options, "--partition=no-such", "--no-preflight", "--experiment-name=refused", *RECIPE)
     assert answer.returncode == 1
     lines = answer.stderr.splitlines()
     assert [line for line in lines if "invalid partition specified: no-such" in line] == lines[-1:], answer.stderr
     assert "Traceback" not in answer.stderr
     left = [path for path in sorted(login.home.rglob("*")) if path not in before and path.name == "launch.json"]
     assert left == []
-    assert login.cluster.run("squeue", "-h", "-n", "vanilla_gpt_pretrain").stdout == ""
+    assert login.cluster.run("squeue", "-h", "-n", "refused").stdout == ""
 
 
 def test_detached_it_says_how_to_go_on(login: Login, image: Path) -> None:

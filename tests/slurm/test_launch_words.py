@@ -48,7 +48,7 @@ class Watcher(threading.Thread):
                     self.names += b"TEAM_TOKEN" in line
                     if b"s3cr3t-" in line:
                         self.secrets.append(line.replace(b"\0", b" ").decode(errors="replace"))
-            time.sleep(0.02)
+            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainwright.recipes import to_yaml
+from trainwright.runner.checkpoints.settings import ready_to_fill
 
 if TYPE_CHECKING:
     from trainwright.runner.progress import Progress
@@ -21,6 +22,7 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
 
     Keys are those of Megatron-LM's checkpoints: `model` (or `model0`, `model1` ... for the chunks of an interleaved
     pipeline), `optimizer`, `opt_param_scheduler`, `rng_state`; and `trainwright`: counters, topology, configuration.
+    The optimizer's is loaded by `settings.ready_to_fill`, for it may have been written by another number of optimizers.
     """
     from megatron.core.utils import unwrap_model
 
@@ -29,7 +31,8 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
     if optimizer:
         if loading and trainer.resolved.config.optimizer.optimizer == "sgd":
             make_momentum(trainer.optimizer)
-        state["optimizer"] = trainer.optimizer.sharded_state_dict(models, is_loading=loading, metadata=dict(CONTENT))
+        own = trainer.optimizer.sharded_state_dict(models, is_loading=loading, metadata=dict(CONTENT))
+        state |= ready_to_fill(own) if loading else {"optimizer": own}
         state["opt_param_scheduler"] = trainer.scheduler.state_dict()
     if rng:
         state["rng_state"] = rng_state()

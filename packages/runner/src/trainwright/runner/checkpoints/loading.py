@@ -12,7 +12,7 @@ import torch
 from trainwright.recipes import ConfigError, from_yaml, shaping_differences
 from trainwright.runner.checkpoints.content import model_state, restore_rng, sharded_state, topology
 from trainwright.runner.checkpoints.folder import CheckpointFolder
-from trainwright.runner.checkpoints.settings import keep_settings
+from trainwright.runner.checkpoints.settings import filled
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.failures import first_line
 from trainwright.runner.progress import Progress
@@ -47,8 +47,7 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
     load_weights(trainer, loaded)
     progress = Progress(**common["trainwright"]["progress"])
     if optimizer:
-        keep_settings(trainer.optimizer, loaded["optimizer"])
-        trainer.optimizer.load_state_dict(loaded["optimizer"])
+        trainer.optimizer.load_state_dict(filled(loaded))
     else:
         trainer.optimizer.reload_model_params()
     trainer.scheduler.step(increment=progress.step * trainer.resolved.config.train.global_batch_size)

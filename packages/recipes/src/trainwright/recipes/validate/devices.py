@@ -38,8 +38,6 @@ def switches_fit_device(plan: Plan) -> None:
         raise ConfigError("model.recompute_modules: layernorm needs a GPU; core_attn and mlp do not")
     if plan.config.model.moe_token_dispatcher_type == "flex":
         raise ConfigError("model.moe_token_dispatcher_type=flex needs GPUs; on --device cpu use alltoall or allgather")
-    if plan.config.optimizer.use_precision_aware_optimizer:
-        raise ConfigError("optimizer.use_precision_aware_optimizer=true needs a GPU; leave it out on --device cpu")
     if plan.config.model.attention_backend not in ("auto", "local"):
         raise ConfigError(
             f"model.attention_backend={plan.config.model.attention_backend} needs a GPU; leave it out on --device cpu"

@@ -16,7 +16,7 @@ def packing_is_one_of_two(plan: Plan) -> None:
         )
     if (dataset.enable_offline_packing or dataset.enable_in_batch_packing) and not plan.recipe.packs:
         raise ConfigError(
-            f"{OFFLINE if dataset.enable_offline_packing else IN_BATCH}: {plan.recipe.model} does not keep packed "
+            f"{OFFLINE if dataset.enable_offline_packing else IN_BATCH}: {plan.recipe.stem} does not keep packed "
             f"sequences apart; leave it out"
         )
 

@@ -1,0 +1,23 @@
+"""docs/recipes.md names every recipe, with the GPUs that it was written for."""
+
+import re
+from pathlib import Path
+
+from trainwright.recipes.library import RECIPES, find_recipe
+
+PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## What there is\n")[2].partition("\n## ")[0]
+
+
+def test_every_pretraining_model_stands_there_with_its_gpus() -> None:
+    documented = re.findall(r"`([a-z0-9_]+)` \((\d+)\)", SECTION)
+    pretraining = [recipe for recipe in RECIPES if recipe.task == "pretrain" and recipe.model]
+    assert sorted(documented) == sorted((recipe.model, str(recipe.world_size)) for recipe in pretraining)
+
+
+def test_every_other_recipe_stands_there_by_name() -> None:
+    """And no recipe that does not exist."""
+    documented = set(re.findall(r"`([a-z0-9_]+_config)`", SECTION))
+    others = {recipe.shown for recipe in RECIPES if recipe.task != "pretrain" or not recipe.model}
+    assert others <= documented
+    assert [name for name in documented if find_recipe(name) is None] == []

@@ -98,7 +98,10 @@ def _observe(attentions: Sequence[Any], limit: float | None, device: torch.devic
 
 def _clip(attention: Any, limit: float, optimizer: Any) -> None:
     """Megatron Core's clipping, and the parts that it leaves out: biases, and masters that are split between ranks."""
-    exceeded = bool((attention.core_attention.current_max_attn_logits > limit).any())
+    core = attention.core_attention
+    exceeded = bool((core.current_max_attn_logits > limit).any())
+    # Megatron Core divides by it, also for a head whose logits are all negative.
+    core.current_max_attn_logits = core.current_max_attn_logits.clamp(min=limit)
     with _own_sizes(attention), _without_split_masters(attention):
         attention.clip_qk()
     if not exceeded:

@@ -30,6 +30,12 @@ def _move_counts_to_host(original: Callable[..., Any]) -> Callable[..., Any]:
     return to_host
 
 
+def _send_weights_one_by_one(layer_wise: Any) -> Any:
+    """Ranks that share matrices out gather parts of unequal size, which gloo cannot; its own other way does the same."""
+    layer_wise.allgather_params = layer_wise.broadcast_params
+    return layer_wise
+
+
 REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
     # One generator serves as "the GPU's"; see rng.
     "megatron.core.tensor_parallel.random": {
@@ -47,6 +53,7 @@ REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
         "HAVE_APEX_OR_TE": lambda _: True,
         "USING_APEX_OPTIMIZER": lambda _: True,
     },
+    "megatron.core.optimizer.layer_wise_optimizer": {"LayerWiseDistributedOptimizer": _send_weights_one_by_one},
     "megatron.core.optimizer.clip_grads": {"multi_tensor_scale_impl": lambda _: _scale},
     "megatron.core.models.common.embeddings.rope_utils": {
         "_apply_rotary_pos_emb_bshd": fast_rotation,

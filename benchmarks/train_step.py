@@ -176,7 +176,7 @@ def megatron_model(resolved: Any) -> Any:
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 
-    from trainwright.recipes.sizes import padded_vocabulary
+    from trainwright.recipes.parameters import padded_vocabulary
     from trainwright.runner.models import transformer_config
 
     config, model = resolved.config, resolved.config.model

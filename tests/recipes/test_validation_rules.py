@@ -226,7 +226,7 @@ def test_what_a_gpu_can_do_has_rules_too(line: str, parts: tuple[str, ...]) -> N
     [
         "model.fp8_margin=1",
         "model.moe_expert_capacity_factor=1.5",
-        "model.mtp_num_layers=1",
+        "model.mtp_use_repeated_layer=true",
         "model.mamba_num_heads=4",
         "model.cuda_graph_impl=local",
         "model.enable_cuda_graph=true",

@@ -1,5 +1,7 @@
 """Builds that are broken on purpose: the gate of the parallelism tests must catch them."""
 
+from importlib import import_module
+
 from tests.runner.training import train
 
 
@@ -61,3 +63,55 @@ def train_with_infinite_gradient(update: int, *arguments):
 
     step.forward_backward = broken
     return train(*arguments, world_size=2)
+
+
+def train_without_bias_update(world_size, *arguments):
+    """The bias with which a router balances its experts is never changed."""
+    module = import_module("megatron.core.distributed.finalize_model_grads")  # the package has a function of that name
+    module._update_router_expert_bias = lambda *args, **kwargs: None
+    return train(*arguments, world_size=world_size)
+
+
+def train_without_shared_key_gradient(world_size, *arguments):
+    """The one rotated key of multi-latent attention gets the gradients of one tensor parallel rank's heads."""
+    from megatron.core.transformer import multi_latent_attention
+
+    whole = multi_latent_attention.gather_from_sequence_parallel_region
+
+    def broken(x, **options):
+        return whole(x, **{**options, "tensor_parallel_output_grad": False})
+
+    multi_latent_attention.gather_from_sequence_parallel_region = broken
+    return train(*arguments, world_size=world_size)
+
+
+def train_with_sinks_of_the_first_rank(world_size, *arguments):
+    """Every tensor parallel rank loads the sinks of the first one's heads."""
+    from trainwright.runner.models.attention import SdpaAttention
+
+    whole = SdpaAttention._with_sink
+
+    def broken(self, *tensors):
+        key, value, added = whole(self, *tensors)
+        heads = added.size(1)
+        return key, value, added if self.tp_group.rank() == 0 else added.roll(heads // 2, 1)
+
+    SdpaAttention._with_sink = broken
+    return train(*arguments, world_size=world_size)
+
+
+def train_with_scaled_expert_gradients(world_size, *arguments):
+    """Gradients of experts are divided by the expert parallel size once more."""
+    from trainwright.runner import step
+
+    whole = step.apply_gradients
+
+    def broken(trainer, **options):
+        for chunk in trainer.chunks:
+            for parameter in chunk.parameters():
+                if not getattr(parameter, "allreduce", True):
+                    parameter.main_grad.div_(2)
+        return whole(trainer, **options)
+
+    step.apply_gradients = broken
+    return train(*arguments, world_size=world_size)

@@ -21,6 +21,29 @@ TINY = (
     "model.max_position_embeddings=32",
     "train.micro_batch_size=1",
 )
+UNTIED = "model.share_embeddings_and_output_weights=false"
+EXPERTS = (
+    UNTIED,
+    "model.num_moe_experts=4",
+    "model.moe_ffn_hidden_size=24",
+    "model.moe_shared_expert_intermediate_size=40",
+    "model.moe_shared_expert_gate=true",
+)
+LATENT = (
+    UNTIED,
+    "model.num_query_groups=4",
+    "model.rope_scaling=false",
+    "model.multi_latent_attention=true",
+    "model.kv_channels=null",
+    "model.qk_layernorm=true",
+    "model.q_lora_rank=12",
+    "model.kv_lora_rank=10",
+    "model.qk_head_dim=8",
+    "model.qk_pos_emb_head_dim=4",
+    "model.v_head_dim=6",
+)
+TP2 = ("model.tensor_model_parallel_size=2", "model.sequence_parallel=true")
+PP2 = ("model.pipeline_model_parallel_size=2",)
 LLAMA, GPT = "llama32_1b_pretrain_config", "vanilla_gpt_pretrain_config"
 
 
@@ -86,6 +109,13 @@ def test_the_catalogue_is_the_installed_class() -> None:
                 "model.share_embeddings_and_output_weights=false",
             ),
         ),
+        (LLAMA, 1, (*EXPERTS, "model.softmax_type=learnable")),
+        (LLAMA, 1, (*LATENT, *EXPERTS, "model.moe_layer_freq=[0,1,1,0]", "model.mtp_num_layers=2")),
+        (LLAMA, 1, (*LATENT, "model.q_lora_rank=null", "model.qk_layernorm=false", "model.mtp_num_layers=1")),
+        (LLAMA, 4, (*EXPERTS, *TP2, "model.expert_model_parallel_size=2", "model.expert_tensor_parallel_size=1")),
+        (LLAMA, 4, (*LATENT, *EXPERTS, *TP2, *PP2, "model.mtp_num_layers=1")),
+        (GPT, 2, (*PP2, "model.num_layers_in_first_pipeline_stage=1")),
+        (GPT, 2, (*PP2, "model.pipeline_model_parallel_layout=E|t*3|t|L")),
     ],
 )
 def test_estimated_parameters_are_those_of_the_model(recipe: str, world_size: int, words: tuple[str, ...]) -> None:

@@ -59,7 +59,12 @@ def forward_step(batches: Iterator[Batch], model: torch.nn.Module) -> tuple[Tens
 
     batch = next(batches)
     output = model(
-        batch["tokens"], batch["position_ids"], None, labels=batch["labels"], packed_seq_params=packed_sequences(batch)
+        batch["tokens"],
+        batch["position_ids"],
+        None,
+        labels=batch["labels"],
+        loss_mask=batch["loss_mask"],  # for the further tokens of multi-token prediction
+        packed_seq_params=packed_sequences(batch),
     )
     work = work_of(batch, parallel_state.get_context_parallel_world_size())
     return output, partial(language_model_loss, batch["loss_mask"], work)

@@ -29,9 +29,6 @@ HONOURED = frozenset(
 )
 """Fields that act in this version; any other keeps its default."""
 
-TO_COME: tuple[str, ...] = ("mtp_num_layers",)
-"""Declared fields that this version refuses to set."""
-
 SET_ELSEWHERE = {
     "bf16": "mixed_precision.bf16",
     "fp16": "mixed_precision.fp16",
@@ -52,12 +49,4 @@ def extras_act(plan: Plan) -> None:
             )
 
 
-def declared_fields_act(plan: Plan) -> None:
-    """The same for declared fields."""
-    model = plan.config.model
-    for name in TO_COME:
-        if getattr(model, name) != type(model).model_fields[name].default:
-            raise ConfigError(f"model.{name}={show(getattr(model, name))} is not available yet")
-
-
-RULES = (extras_act, declared_fields_act)
+RULES = (extras_act,)

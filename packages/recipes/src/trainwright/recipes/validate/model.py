@@ -109,6 +109,25 @@ def latents_are_described(plan: Plan) -> None:
         )
 
 
+def further_predictions_have_their_block(plan: Plan) -> None:
+    """Their blocks come after the last, where lists of blocks and tied weights end."""
+    model = plan.config.model
+    if model.mtp_num_layers is None:
+        return
+    if model.window_size is not None and model.window_attn_skip_freq is not None:
+        raise ConfigError("model.mtp_num_layers: model.window_attn_skip_freq does not say which window its blocks have")
+    if model.context_parallel_size > 1:
+        raise ConfigError(
+            f"model.mtp_num_layers with model.context_parallel_size={model.context_parallel_size} is not available: "
+            f"Megatron Core would weigh the last tokens of a sequence by the rank that holds them"
+        )
+    if model.share_embeddings_and_output_weights and model.pipeline_model_parallel_size > 1:
+        raise ConfigError(
+            "model.mtp_num_layers over pipeline stages needs model.share_embeddings_and_output_weights=false: the last "
+            "stage has its own copy of the embedding"
+        )
+
+
 def rotary_scaling_is_whole(plan: Plan) -> None:
     """YaRN turns all channels of a head, and ramps from many turns to few."""
     model = plan.config.model
@@ -167,6 +186,7 @@ RULES = (
     positions_reach,
     rotary_width_is_even,
     latents_are_described,
+    further_predictions_have_their_block,
     rotary_scaling_is_whole,
     rotary_scaling_is_ordered,
     recomputation_is_complete,

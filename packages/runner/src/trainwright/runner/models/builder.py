@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.model import ModelConfig
-from trainwright.recipes.sizes import padded_vocabulary
+from trainwright.recipes.parameters import padded_vocabulary
 from trainwright.runner.models.layer_pattern import layer_pattern
 from trainwright.runner.models.layer_spec import stack_spec
 from trainwright.runner.models.transformer_config import transformer_config

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.recipes.blocks import expert_blocks
 from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.sizes import padded_vocabulary
+from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.parameters import attention_matrices, feed_forward_matrices, output
 
 PASSES = 3
 """Forward once, backward twice (gradients of inputs and of weights)."""
@@ -31,26 +33,49 @@ def floating_point_operations(config: ConfigContainer, vocab_size: int | None = 
     """Operations of an update. `vocab_size` is the tokenizer's, needed where `config.model.vocab_size` is null.
 
     Counts matrix products only, as do Narayanan et al. 2021 (arXiv:2104.04473, appendix) and Megatron-LM's
-    throughput: projections, the feed-forward part, the output layer over the padded vocabulary, and attention at half
-    of the full square of each sequence, since it is causal. What recomputation repeats is not counted. With H hidden,
+    throughput: projections, the feed-forward part (of experts the chosen ones, the shared ones and the router), the
+    output layer over the padded vocabulary, and attention at half of the full square of each sequence, since it is
+    causal. What recomputation repeats is not counted, nor is what a sliding window or a sink changes. With H hidden,
     A heads and G groups of C channels, F the feed-forward part's width, 3 matrices of it where it is gated and else 2,
-    L blocks and V tokens, an update over sequences of s_i positions takes
+    L blocks and V tokens, an update of a dense model over sequences of s_i positions takes
 
         6 * ((L * (H*C*(A + 2*G) + C*A*H + (2 or 3)*H*F) + H*V) * sum(s_i) + L * A*C * sum(s_i^2)).
+
+    In multi-latent attention A*C becomes half of the widths of a head's query and value together. Each further token
+    that is predicted costs a block, a matrix of 2*H*H and the output layer once more.
     """
     model = config.model
     vocabulary = model.vocab_size or vocab_size
-    if not (vocabulary and model.kv_channels and model.num_query_groups and model.ffn_hidden_size):
+    heads_are_known = model.multi_latent_attention or (model.kv_channels and model.num_query_groups)
+    if not (vocabulary and heads_are_known and model.ffn_hidden_size):
         raise ValueError("the model's sizes are not resolved")
-    hidden, heads, groups, channels = (
-        model.hidden_size, model.num_attention_heads, model.num_query_groups, model.kv_channels,
-    )  # fmt: skip
-    projections = hidden * channels * (heads + 2 * groups) + channels * heads * hidden
-    feed_forward = hidden * model.ffn_hidden_size * (3 if model.gated_linear_unit else 2)
-    output = hidden * padded_vocabulary(model, vocabulary)
-    scores_and_context = 2 * heads * channels / 2
+    further = model.mtp_num_layers or 0
+    kinds = expert_blocks(model)
+    kinds += kinds[-1:] * further
+    feed_forward = sum(
+        _experts(model) if kind else feed_forward_matrices(model, model.ffn_hidden_size) for kind in kinds
+    )
+    projections = len(kinds) * sum(attention_matrices(model))
+    ends = (1 + further) * output(model, vocabulary, 1) + further * 2 * model.hidden_size**2
     factor = PASSES * OPERATIONS_PER_PRODUCT
     return Operations(
-        per_position=factor * (model.num_layers * (projections + feed_forward) + output),
-        per_pair=factor * model.num_layers * scores_and_context,
+        per_position=factor * (projections + feed_forward + ends),
+        per_pair=factor * len(kinds) * _scores_and_context(model) / 2,
     )
+
+
+def _experts(model: ModelConfig) -> int:
+    """Weights that a token meets in a mixture of experts."""
+    width = model.moe_ffn_hidden_size or model.ffn_hidden_size or 0
+    shared = feed_forward_matrices(model, model.moe_shared_expert_intermediate_size or 0)
+    router = model.hidden_size * (model.num_moe_experts or 0)
+    return model.moe_router_topk * feed_forward_matrices(model, width) + shared + router
+
+
+def _scores_and_context(model: ModelConfig) -> int:
+    """Products for each pair of positions: query with key, and weight with value."""
+    if model.multi_latent_attention:
+        channels = (model.qk_head_dim or 0) + (model.qk_pos_emb_head_dim or 0) + (model.v_head_dim or 0)
+    else:
+        channels = 2 * (model.kv_channels or 0)
+    return model.num_attention_heads * channels

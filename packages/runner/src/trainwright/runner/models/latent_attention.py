@@ -36,6 +36,19 @@ class LatentAttention(MLASelfAttention):
         names = ("linear_q_proj", "linear_q_up_proj", "linear_kv_up_proj", "q_layernorm", "kv_layernorm")
         return {name: getattr(submodules, name) for name in names}
 
+    def _run_core_attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        packed_seq_params: Any = None,
+        attn_mask_type: Any = None,
+    ) -> Tensor:
+        """Without Megatron Core's padding of values in packed rows: our attention takes them as they are."""
+        context: Tensor = self.core_attention(query, key, value, attention_mask, packed_seq_params=packed_seq_params)
+        return context
+
 
 class TransformerEngineLatentAttention(MLASelfAttention):
     """`MLASelfAttention` that leaves queries alone where they come from one full matrix.

@@ -81,6 +81,7 @@ def _local_stack(model: ModelConfig) -> ModuleSpec:
             mla_layer=_latent_attention(qk_layernorm=model.qk_layernorm),
             mlp_layer=_feed_forward(),
             moe_layer=_experts(),
+            mtp_block_spec=_further_predictions(),
         ),
     )
 
@@ -189,21 +190,48 @@ def _feed_forward() -> ModuleSpec:
 def _experts() -> ModuleSpec:
     """Experts one after the other: torch has no kernel for all of them at once on a CPU."""
     from megatron.core.fusions.fused_bias_dropout import get_bias_dropout_add
+    from megatron.core.tensor_parallel.layers import ColumnParallelLinear
+    from megatron.core.transformer.mlp import MLPSubmodules
     from megatron.core.transformer.moe.experts import SequentialMLP
     from megatron.core.transformer.moe.moe_layer import MoELayer, MoESubmodules
     from megatron.core.transformer.moe.shared_experts import SharedExpertMLP
     from megatron.core.transformer.spec_utils import ModuleSpec
     from megatron.core.transformer.transformer_layer import MoETransformerLayer, TransformerLayerSubmodules
 
+    from trainwright.runner.models.activation import SwiGLU
+    from trainwright.runner.models.expert_linear import ExpertRowParallelLinear
     from trainwright.runner.models.norm import Norm
 
+    expert = MLPSubmodules(linear_fc1=ColumnParallelLinear, linear_fc2=ExpertRowParallelLinear, activation_func=SwiGLU)
     experts = MoESubmodules(
-        experts=partial(SequentialMLP, submodules=_linear_layers()),
+        experts=partial(SequentialMLP, submodules=expert),
         shared_experts=partial(SharedExpertMLP, submodules=_linear_layers()),
     )
     return ModuleSpec(
         module=MoETransformerLayer,
         submodules=TransformerLayerSubmodules(
             pre_mlp_layernorm=Norm, mlp=partial(MoELayer, submodules=experts), mlp_bda=get_bias_dropout_add
+        ),
+    )
+
+
+def _further_predictions() -> ModuleSpec:
+    """Norms and a matrix around the block that predicts one token further ahead."""
+    from megatron.core.tensor_parallel.layers import ColumnParallelLinear
+    from megatron.core.transformer.multi_token_prediction import (
+        MultiTokenPredictionBlock,
+        MultiTokenPredictionBlockSubmodules,
+        MultiTokenPredictionLayer,
+        MultiTokenPredictionLayerSubmodules,
+    )
+    from megatron.core.transformer.spec_utils import ModuleSpec
+
+    from trainwright.runner.models.norm import Norm
+
+    depth = MultiTokenPredictionLayerSubmodules(enorm=Norm, hnorm=Norm, eh_proj=ColumnParallelLinear, layer_norm=Norm)
+    return ModuleSpec(
+        module=MultiTokenPredictionBlock,
+        submodules=MultiTokenPredictionBlockSubmodules(
+            layer_specs=[ModuleSpec(module=MultiTokenPredictionLayer, submodules=depth)]
         ),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from trainwright.runner.devices.cpu import rng, weight_gradient
+from trainwright.runner.devices.cpu import rng, uneven, weight_gradient
 from trainwright.runner.devices.cpu.adam import GroupStepAdam
 from trainwright.runner.devices.cpu.rotary import fast_packed_rotation, fast_rotation
 
@@ -60,6 +60,11 @@ REPLACEMENTS: dict[str, dict[str, Callable[[Any], Any]]] = {
         "_apply_rotary_pos_emb_thd": fast_packed_rotation,
     },
     "megatron.core.transformer.moe.moe_utils": {"maybe_move_tensor_to_cpu": _move_counts_to_host},
+    # Parts of different lengths; see uneven.
+    "megatron.core.tensor_parallel.mappings": {
+        "_gather_along_first_dim": uneven.gather,
+        "_reduce_scatter_along_first_dim": uneven.reduce_scatter,
+    },
     "megatron.core.tensor_parallel.layers": {
         "fused_weight_gradient_mlp_cuda": lambda _: weight_gradient,
         "_grad_accum_fusion_available": lambda _: True,

@@ -33,7 +33,14 @@ key=$({
     printf '%s\n' "$checkout"
     cat -- "$checkout"/{uv.lock,.python-version,pyproject.toml} "$checkout"/{apps/login,packages/*}/pyproject.toml
 } | sha256sum)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/trainwright
+# A relative path there means nothing, says the XDG specification.
+case ${XDG_CACHE_HOME:-} in
+    /*) cache=$XDG_CACHE_HOME/trainwright ;;
+    *)
+        [ -n "${HOME:-}" ] || refuse "HOME is not set, so there is no place for an environment: set it, or activate one"
+        cache=$HOME/.cache/trainwright
+        ;;
+esac
 environment=$cache/login-${key:0:16}
 ready=$environment/ready
 
@@ -94,7 +101,8 @@ install() {
 }
 
 if ! is_ready; then
-    mkdir -p -- "$cache"
+    { mkdir -p -- "$cache" && [ -w "$cache" ]; } 2>/dev/null || refuse "$cache cannot be written:" \
+        "set XDG_CACHE_HOME to a directory that can, or activate an environment that has trainwright"
     (install) 9> "$environment.lock"
 fi
 # Isolated from PYTHONPATH and the like, which stay in the environment for --env to forward.

@@ -217,9 +217,46 @@ def test_show_prints_values_their_origins_and_the_command(tmp_path: Path) -> Non
     ):
         row = next(line for line in done.stdout.splitlines() if line.startswith(f"{name} "))
         assert row.split(maxsplit=2) == [name, value, origin]
-    assert "each of the 4 tasks runs, in the container:\n  /bin/sh -c" in done.stdout
+    assert "each of the 4 tasks runs, in the container:\n  run-recipe --run-dir /nemo_run/runs/" in done.stdout
     assert "'a b=$c'" in done.stdout
     assert "unseen-value" not in done.stdout + done.stderr
+
+
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    """One line, whatever was asked for."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = shlex.join([sys.executable, "-m", "trainwright_login.main", "launch", *SITE, *GPT, "--show"])
+    done = subprocess.run(
+        ["sh", "-c", f"cd {gone}; rmdir {gone}; exec {command}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "trainwright: the working directory does not exist any more: cd to one that does\n"
+
+
+@pytest.mark.parametrize("words", [("--show",), ("--render=sbatch",), ("--help",)])
+def test_output_that_cannot_be_written_is_a_failure(words: tuple[str, ...]) -> None:
+    """A full disk must not leave half a script and exit code 0."""
+    command = [sys.executable, "-m", "trainwright_login.main", "launch", *SITE, *GPT, "--no-preflight", *words]
+    for buffered in ("", "1"):
+        with open("/dev/full", "wb") as full:
+            environment = {**os.environ, "PYTHONUNBUFFERED": buffered}
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "trainwright: [Errno 28] No space left on device\n")
+
+
+def test_a_reader_that_leaves_early_is_no_news() -> None:
+    """`trainwright launch --render sbatch ... | head -1`."""
+    words = [*SITE, *GPT, "--no-preflight", "--render=sbatch", *["x" * 1000] * 200]
+    command = [sys.executable, "-m", "trainwright_login.main", "launch", *words]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "#!/bin/bash\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
 def test_show_says_what_the_preflight_says() -> None:

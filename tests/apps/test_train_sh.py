@@ -91,6 +91,35 @@ def test_an_active_environment_without_trainwright_is_refused_in_a_line(active: 
     assert not (tmp_path / ".cache").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "cache"),
+    [
+        ({"XDG_CACHE_HOME": "{home}/file"}, "{home}/file"),
+        # A relative path means nothing there, and must not be taken from the checkout.
+        ({"HOME": "{home}/file", "XDG_CACHE_HOME": "relative"}, "{home}/file/.cache"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, changes: dict[str, str], cache: str) -> None:
+    """With what to do; nothing is installed anywhere else."""
+    (tmp_path / "file").touch()
+    changes = {name: value.format(home=tmp_path) for name, value in changes.items()}
+    done = run(TRAIN_SH, "--help", environment=user(tmp_path, **changes), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"train.sh: {cache.format(home=tmp_path)}/trainwright cannot be written: "
+        "set XDG_CACHE_HOME to a directory that can, or activate an environment that has trainwright\n"
+    )
+    assert not (ROOT / "relative").exists()
+
+
+def test_without_a_home_there_is_no_place(tmp_path: Path) -> None:
+    """And it says so rather than bash."""
+    done = run(TRAIN_SH, "--help", environment=user(tmp_path, HOME=""), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("train.sh: HOME is not set")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of our own in a folder with spaces."""

@@ -196,7 +196,7 @@ def test_the_checkpoint_is_looked_for_where_the_words_put_it(node: Node, words: 
 def test_without_a_known_place_only_good_order_is_repeated(node: Node) -> None:
     """Checkpoints that no mount holds cannot be seen from the batch shell."""
     node.words = ("--max-requeues=1", "--run-dir", "/somewhere")
-    assert "no new checkpoint" in node.run(node.saves(5) + "exit 1")[1][0]
+    assert "no --mount says where its checkpoints are" in node.run(node.saves(5) + "exit 1")[1][0]
     assert "back into the queue" in node.run("exit 75")[1][0]
 
 

@@ -75,7 +75,10 @@ def test_every_option_of_a_site_can_stand_in_its_file(file: Path) -> None:
         ("[hops]\naccount = ['x']", "{file}, [hops] account: a string is needed, and not a list"),
         ("[hops]\ntime = 01:30:00", "{file}, [hops] time: a string is needed, and not a date or a time"),
         ("[hops]\ngpus_per_node = '8'", "{file}, [hops] gpus_per_node: a whole number is needed, and not a string"),
-        ("[hops]\ngpus_per_node = 8.0", "{file}, [hops] gpus_per_node: a whole number is needed, and not a number"),
+        (
+            "[hops]\ngpus_per_node = 8.0",
+            "{file}, [hops] gpus_per_node: a whole number is needed, and not a number with a point",
+        ),
         (
             "[hops]\ngpus_per_node = true",
             "{file}, [hops] gpus_per_node: a whole number is needed, and not true or false",

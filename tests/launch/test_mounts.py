@@ -51,7 +51,7 @@ def test_a_mount_is_read_and_made_absolute(text: str, rendered: str) -> None:
         ("~/x:/b", "`~` is not expanded here"),
         ("$HOME/x:/b", "`$` is not expanded here"),
         ("/a$b:/b", "`$` is not expanded here"),
-        ("/a\nb:/b", "control character"),
+        ("/a\nb:/b", "only printable text"),
         ("/a:/nemo_run", "the job's own directory is mounted at /nemo_run"),
         ("/a:/nemo_run/", "the job's own directory is mounted at /nemo_run"),
         ("/a:/x/../nemo_run/data", "the job's own directory is mounted at /nemo_run"),

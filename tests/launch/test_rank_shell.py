@@ -1,9 +1,11 @@
 """The shell between srun and run-recipe: it passes on arguments, signals and exit codes, whichever shell it is."""
 
+import ast
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -113,3 +115,14 @@ def test_words_arrive(words: list[str]) -> None:
     command = rank_shell(("printf", r"%s\0", *words))
     done = subprocess.run(command, capture_output=True, check=True, env={"PATH": os.environ["PATH"]})
     assert done.stdout == b"".join(os.fsencode(word) + b"\0" for word in words or [""])
+
+
+def test_no_variable_of_the_run_is_touched(shell: list[str], tmp_path: Path) -> None:
+    """Whatever their names, also where a checkout goes first."""
+    given = {name: "mine" for name in ("run", "code", "new", "again", "source", "folder", "rank", "PYTHONUNBUFFERED")}
+    (tmp_path / "apps" / "trainer" / "src").mkdir(parents=True)
+    for source in (None, str(tmp_path)):
+        _, *words = rank_shell((sys.executable, "-c", "import os; print(dict(os.environ))"), source=source)
+        environment = {"PATH": os.environ["PATH"], **given}
+        done = subprocess.run([*shell, *words], env=environment, capture_output=True, text=True, check=True, timeout=60)
+        assert given.items() <= ast.literal_eval(done.stdout).items()

@@ -154,6 +154,7 @@ def test_the_job_is_named_after_the_recipe_unless_it_is_said(words: tuple[str, .
         ("--nodes=2.0", "--nodes 2.0: a whole number of at least 1 is needed"),
         ("--nodes=1_0", "--nodes 1_0: a whole number of at least 1 is needed"),
         ("--nodes=٣", "--nodes ٣: a whole number of at least 1 is needed"),
+        (f"--nodes={'9' * 5000}", f"--nodes {'9' * 200}...: a whole number of at least 1 is needed"),
         ("--gpus_per_node= 8", "--gpus_per_node ' 8': a whole number of at least 1 is needed"),
         ("--max-requeues=-1", "--max-requeues -1: a whole number of at least 0 is needed"),
         ("-lmc=0", "-lmc 0: a clock in MHz is a whole number of at least 1; -1 leaves the clock alone"),
@@ -163,7 +164,7 @@ def test_the_job_is_named_after_the_recipe_unless_it_is_said(words: tuple[str, .
         ("--account=a b", "--account 'a b': blanks are not allowed in it"),
         (
             "--account=a\nb",
-            "--account 'a\\nb': line breaks, control characters and blanks at either end are not allowed",
+            "--account 'a\\nb': only printable text, without blanks at either end, is allowed",
         ),
         ("--partition=a\\b", "--partition a\\b: sbatch drops a backslash that it reads in a script"),
         (
@@ -202,6 +203,11 @@ def test_the_job_is_named_after_the_recipe_unless_it_is_said(words: tuple[str, .
         ("--env=A,B", "--env A,B: not the name of a variable: letters, digits and `_`, and no digit at the beginning"),
         ("--env=PATH", "--env PATH: the image's own must stay: programs are looked up in the container"),
         ("--env=PWD", "--env PWD: bash gives it another value in the job's script, so yours would be lost"),
+        ("--env=RANDOM", "--env RANDOM: bash gives it another value in the job's script, so yours would be lost"),
+        (
+            "--env=trainwright_marker",
+            "--env trainwright_marker: the job's script has variables of its own that begin with trainwright_",
+        ),
         ("--env=NOT_SET", "--env NOT_SET: not set here, so there is nothing to forward; export it first"),
         (
             "--mount=/a:",
@@ -212,7 +218,7 @@ def test_the_job_is_named_after_the_recipe_unless_it_is_said(words: tuple[str, .
             "--source=/src",
             "--source /src: no --mount holds it, so it would not be in the container; add --mount HOST:CONTAINER",
         ),
-        ("--srun-arg=--export=ALL", "--srun-arg: --export is set by the launcher: use --env"),
+        ("--srun-arg=--export=ALL", "--srun-arg --export=ALL: the launcher sets --export: use --env"),
         (
             "--additional-slurm-params=qos",
             "--additional-slurm-params qos: 'qos' has no `=`: write qos=VALUE, or =true for a bare option",
@@ -335,6 +341,13 @@ def test_local_needs_nothing_of_slurm(hops: Path) -> None:
     assert refused("--executor=local", "--render=sbatch", *RECIPE) == (
         "--render sbatch is for --executor slurm, and not for local"
     )
+
+
+@pytest.mark.parametrize("other", ["--wait", "--dry-run"])
+def test_a_rendered_script_is_all_that_comes_of_it(other: str) -> None:
+    """What cannot come with it is refused rather than ignored."""
+    message = f"--render sbatch prints a script and submits nothing: give no {other}"
+    assert refused(*NEEDED, "--render=sbatch", other, *RECIPE) == message
 
 
 def test_an_executor_of_ones_own_needs_only_its_size() -> None:

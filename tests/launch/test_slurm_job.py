@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.launch.slurm_jobs import NEEDED, NOW, RECIPE, RUN_DIR, job_of, settings_of
 
 from trainwright.launch import LaunchError
-from trainwright.launch.rank_shell import rank_shell
+from trainwright.launch.batch_script import rank_command
 from trainwright.launch.slurm_job import SlurmJob, host_of, render_slurm
 
 # Whatever an argument can be; bytes that are no UTF-8 stand as Python has them in sys.argv.
@@ -38,7 +38,7 @@ def test_the_whole_value() -> None:
         words=("-ms", "4", *RECIPE),
         run_dir=RUN_DIR,
         checkpoints=f"{RUN_DIR}/checkpoints",
-        command=rank_shell(("run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE)),
+        command=("run-recipe", "--run-dir", RUN_DIR, "-ms", "4", *RECIPE),
         memory_clock=None,
         max_requeues=0,
         source=None,
@@ -110,7 +110,7 @@ def test_run_directory_and_checkpoints_are_found_in_the_words(
     assert (job.run_dir, job.checkpoints) == (run_dir, checkpoints)
     assert bool(job.notes) is noted
     own = ("--run-dir", RUN_DIR) if run_dir == RUN_DIR else ()
-    assert job.command[5:] == (*own, *RECIPE, *words)
+    assert job.command[1:] == (*own, *RECIPE, *words)
 
 
 def test_paths_of_the_container_are_found_on_the_host() -> None:
@@ -180,7 +180,7 @@ def test_a_checkout_goes_before_the_image(checkout: Path, before: str | None) ->
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     if before is not None:
         environment["PYTHONPATH"] = before
-    done = subprocess.run(job.command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(rank_command(job), env=environment, capture_output=True, text=True, check=True, timeout=60)
     path, *words = done.stdout.splitlines()
     sources = [checkout / "apps/trainer/src", checkout / "packages/runner/src", checkout / "packages/launch/src"]
     assert path.split(":") == [*map(str, sources), *([] if before is None else [before])]
@@ -190,6 +190,6 @@ def test_a_checkout_goes_before_the_image(checkout: Path, before: str | None) ->
 def test_a_checkout_that_is_not_there_is_refused_by_the_job(tmp_path: Path) -> None:
     """One line and exit code 2, which no job repeats."""
     job = render(*RECIPE, options=("--mount=/:/host", f"--source=/host{tmp_path}"))
-    done = subprocess.run(job.command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(rank_command(job), capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr == f"--source /host{tmp_path}: no checkout of trainwright is there in the container\n"

@@ -190,6 +190,8 @@ def test_uncommitted_changes_are_recorded_and_told(shell: Shell) -> None:
     [
         ((), {"PATH": "/nowhere"}, "sbatch is not on PATH: launch from a login node of the cluster"),
         ((), {"NEMORUN_HOME": "/a b"}, "NEMORUN_HOME /a b: only letters, digits and"),
+        ((), {"NEMORUN_HOME": "/a\nb"}, "NEMORUN_HOME /a\\nb: only letters, digits and"),
+        ((), {"NEMORUN_HOME": ""}, "NEMORUN_HOME is empty: set it to a directory, or unset it"),
         ((), {"NEMORUN_HOME": "/a,b"}, "NEMORUN_HOME /a,b: only letters"),
         ((), {"NEMORUN_HOME": "/a:b"}, "NEMORUN_HOME /a:b: only letters"),
         ((), {"NEMORUN_HOME": "/a$b"}, "NEMORUN_HOME /a$b: only letters"),

@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -34,11 +35,21 @@ def run(words: Sequence[str]) -> int:
     from trainwright.launch.clusters import selected_cluster
     from trainwright.launch.settings import effective
 
+    here = _working_directory()
     typed = split(words)
-    settings = effective(typed, os.environ, selected_cluster(typed, os.environ))
+    settings = effective(typed, os.environ, selected_cluster(typed, os.environ, cwd=here), cwd=here)
     for note in settings.notes:
         _say(note)
     return _local(settings, typed.words) if settings.kind == "local" else _slurm(settings, typed.words)
+
+
+def _working_directory() -> Path:
+    from trainwright.launch.errors import LaunchError
+
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise LaunchError("the working directory does not exist any more: cd to one that does") from None
 
 
 def _local(settings: Settings, words: Sequence[str]) -> int:
@@ -100,4 +111,6 @@ def _command(job: SlurmJob) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"trainwright launch: {message}", file=sys.stderr)
+    from trainwright.launch.errors import on_one_line
+
+    print(f"trainwright launch: {on_one_line(message)}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """The `trainwright` command. Each command's own imports happen when it is used, so that `--help` costs nothing."""
 
+import errno
 import os
 import sys
 import traceback
@@ -65,6 +66,16 @@ def main() -> None:
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
         code = app(prog_name="trainwright", standalone_mode=False)
+        # Python itself may end with 0 although it could not write the last of the output.
+        print(end="", flush=True)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
+            raise
+        code = 1
+        # What is left must not fail once more. A closed pipe is no news: its reader has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            print(f"trainwright: {error}", file=sys.stderr)
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if not isinstance(code, int):

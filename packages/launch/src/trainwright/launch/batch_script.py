@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from trainwright.launch.mounts import JOB_MOUNT
 from trainwright.launch.quoting import bash_quote
-from trainwright.launch.rank_shell import FIRST_TO_FAIL
+from trainwright.launch.rank_shell import FIRST_TO_FAIL, rank_shell
 from trainwright.launch.slurm_job import SlurmJob, host_of
 
 WORKDIR = f"{JOB_MOUNT}/code"
@@ -49,6 +49,10 @@ trainwright_decide() {
         return
     elif [ "$code" -eq 75 ]; then
         why="the run stopped early in good order (exit code 75)"
+    elif [ -z "$trainwright_marker" ]; then
+        trainwright_say "the run failed (exit code $code); no --mount says where its checkpoints are outside the" \
+            "container, so nobody can tell whether there is a new one; not repeated"
+        return
     elif [ "$(cat "$trainwright_marker" 2>/dev/null)" != "$trainwright_before" ]; then
         why="the run failed (exit code $code) after a new checkpoint"
     else
@@ -74,7 +78,7 @@ trap 'trainwright_end $?' EXIT""".replace("FIRST_TO_FAIL", FIRST_TO_FAIL)
 
 def rank_command(job: SlurmJob) -> tuple[str, ...]:
     """What srun starts for each rank, word by word, not yet quoted."""
-    return job.command
+    return rank_shell(job.command, source=job.source)
 
 
 def srun_options(job: SlurmJob, *, job_dir: str) -> tuple[str, ...]:

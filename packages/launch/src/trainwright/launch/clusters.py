@@ -1,5 +1,6 @@
 """A site's defaults: one TOML file with a table for each cluster."""
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,8 +53,8 @@ def default_file(environment: Mapping[str, str]) -> Path:
     """`trainwright/clusters.toml` where the user's configuration is kept."""
     configured = environment.get("XDG_CONFIG_HOME", "")
     # The XDG specification: a relative value is to be ignored.
-    base = Path(configured) if configured.startswith("/") else Path(environment.get("HOME", "~")) / ".config"
-    return base.expanduser() / "trainwright" / "clusters.toml"
+    base = Path(configured) if configured.startswith("/") else Path(environment.get("HOME", "~") or "/") / ".config"
+    return Path(os.path.expanduser(base)) / "trainwright" / "clusters.toml"
 
 
 def read_cluster(file: Path, name: str) -> Cluster:
@@ -143,7 +144,7 @@ def _type(value: Any) -> str:
         str: "a string",
         bool: "true or false",
         int: "a number",
-        float: "a number",
+        float: "a number with a point",
         list: "a list",
         dict: "a table",
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from trainwright.launch.errors import LaunchError
 from trainwright.launch.mounts import Mount, host_path, merge_mounts, parse_mount
 from trainwright.launch.options import Option, Typed
 from trainwright.launch.slurm_params import check_params, parse_pairs
-from trainwright.launch.srun_arguments import check_srun_arguments
+from trainwright.launch.srun_arguments import check_srun_argument
 from trainwright.launch.values import image, shown, variable
 
 
@@ -131,12 +132,12 @@ def take_env(draft: Draft, sources: Sequence[Source], environment: Mapping[str, 
 
 def take_srun_arguments(draft: Draft, sources: Sequence[Source]) -> None:
     """All of them, one word each."""
-    arguments = tuple(source.value for source in sources)
-    try:
-        check_srun_arguments(arguments)
-    except ValueError as error:
-        raise LaunchError(f"--srun-arg: {error}") from None
-    draft.put_parts("srun_args", dict(enumerate(source.origin for source in sources)), arguments)
+    arguments: list[str] = []
+    for source in sources:
+        previous = arguments[-1] if arguments else ""
+        _checked(partial(check_srun_argument, previous=previous), source)
+        arguments.append(source.value)
+    draft.put_parts("srun_args", dict(enumerate(source.origin for source in sources)), tuple(arguments))
 
 
 def take_params(draft: Draft, sources: Sequence[Source]) -> None:

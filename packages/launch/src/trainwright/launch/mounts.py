@@ -32,7 +32,7 @@ def parse_mount(text: str, *, cwd: Path) -> Mount:
     Raises `ValueError` with what is wrong, without naming `text`.
     """
     if not text.isprintable():
-        raise ValueError("a mount cannot hold a line break or another control character")
+        raise ValueError("only printable text is allowed")
     if "," in text:
         raise ValueError("a path with a comma cannot be mounted: Pyxis splits its list of mounts there")
     parts = text.split(":")

@@ -47,8 +47,10 @@ def home(environment: Mapping[str, str]) -> Path:
 
     Raises `LaunchError` where its path cannot stand in a script of NeMo-Run's, which quotes it nowhere.
     """
-    named = environment.get("NEMORUN_HOME")
-    path = os.path.abspath(named or Path("~/.nemo_run").expanduser())
+    named = environment.get("NEMORUN_HOME", os.path.expanduser("~/.nemo_run"))
+    if not named:
+        raise LaunchError("NEMORUN_HOME is empty: set it to a directory, or unset it")
+    path = os.path.abspath(named)
     if not _SAFE_PATH.fullmatch(path):
         raise LaunchError(
             f"NEMORUN_HOME {path}: only letters, digits and _ . / + = @ - may stand in it, since NeMo-Run and Pyxis "

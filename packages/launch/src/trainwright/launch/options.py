@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainwright.launch.errors import LaunchError
+from trainwright.launch.values import shown
 
 SLURM = ("slurm",)
 LOCAL = ("local",)
@@ -314,7 +315,7 @@ def split(words: Sequence[str]) -> Typed:
             kept.append(word)
         elif option.metavar is None:
             if equals:
-                raise LaunchError(f"{name} takes no value, but was given {value!r}")
+                raise LaunchError(f"{name} takes no value, but was given {shown(value)}")
             _note(given, option, Given(name, option.switch_value))
         else:
             if not equals:
@@ -344,7 +345,8 @@ def _checked(option: Option, name: str, value: str, *, inline: bool) -> str:
         raise LaunchError(f"{name} needs a value: {name} {option.metavar}")
     if not inline and value.startswith("-") and not value[1:].isdecimal():
         raise LaunchError(
-            f"{name} needs a value: {name} {option.metavar}; one that begins with a dash is written {name}={value}"
+            f"{name} needs a value: {name} {option.metavar}; "
+            f"one that begins with a dash is written {name}={shown(value)}"
         )
     return value
 
@@ -358,4 +360,4 @@ def _note(given: dict[str, list[Given]], option: Option, one: Given) -> None:
 
 
 def _said(one: Given) -> str:
-    return one.name if isinstance(one.value, bool) else f"{one.name} {one.value}"
+    return one.name if isinstance(one.value, bool) else f"{one.name} {shown(one.value)}"

@@ -12,24 +12,29 @@ FIRST_TO_FAIL = "first_to_fail"
 
 # Slurm signals the program that it has started, and where it tracks processes by cgroup only that one: it is passed on.
 # A signal ends `wait` early. 127 is what `wait` says of a process that it has told of already. A program in the
-# background has no standard input unless it is given one.
+# background has no standard input unless it is given one. The names are long, because a variable of the image or of
+# --env by one of them would change on its way to the run.
+_PASS_ON = (
+    'trap \'[ "$trainwright_run" ] || exit {code}; trainwright_again=1; '
+    'kill -s {signal} "$trainwright_run" 2>/dev/null\' {signal}; '
+)
 _RUN = (
-    "run= code=127; "
-    'trap \'[ "$run" ] || exit 143; again=1; kill -s TERM "$run" 2>/dev/null\' TERM; '
-    'trap \'[ "$run" ] || exit 138; again=1; kill -s USR1 "$run" 2>/dev/null\' USR1; '
-    'exec 3<&0; "$@" <&3 3<&- & run=$!; '
-    'while again=; wait "$run"; new=$?; [ "$new" -eq 127 ] || code=$new; [ "$again" ]; do :; done; '
-    '[ "$code" -eq 0 ] || (set -C; '
-    f'echo "$SLURM_PROCID $code" > "{JOB_MOUNT}/{FIRST_TO_FAIL}_${{SLURM_JOB_ID}}_${{SLURM_RESTART_COUNT:-0}}"'
-    ") 2>/dev/null; "
-    'exit "$code"'
+    "trainwright_run= trainwright_code=127; "
+    + _PASS_ON.format(signal="TERM", code=128 + 15)
+    + _PASS_ON.format(signal="USR1", code=128 + 10)
+    + 'exec 3<&0; "$@" <&3 3<&- & trainwright_run=$!; '
+    'while trainwright_again=; wait "$trainwright_run"; trainwright_new=$?; '
+    '[ "$trainwright_new" -eq 127 ] || trainwright_code=$trainwright_new; [ "$trainwright_again" ]; do :; done; '
+    '[ "$trainwright_code" -eq 0 ] || (set -C; echo "$SLURM_PROCID $trainwright_code" '
+    f'> "{JOB_MOUNT}/{FIRST_TO_FAIL}_${{SLURM_JOB_ID}}_${{SLURM_RESTART_COUNT:-0}}") 2>/dev/null; '
+    'exit "$trainwright_code"'
 )
 _SOURCE_FIRST = (
-    "source=$1; shift; "
-    'if ! [ -d "$source/apps/trainer/src" ]; then '
-    'echo "--source $source: no checkout of trainwright is there in the container" >&2; exit 2; fi; '
-    'for folder in "$source"/packages/*/src "$source/apps/trainer/src"; do '
-    "PYTHONPATH=$folder${PYTHONPATH:+:$PYTHONPATH}; done; export PYTHONPATH; "
+    "trainwright_source=$1; shift; "
+    'if ! [ -d "$trainwright_source/apps/trainer/src" ]; then '
+    'echo "--source $trainwright_source: no checkout of trainwright is there in the container" >&2; exit 2; fi; '
+    'for trainwright_folder in "$trainwright_source"/packages/*/src "$trainwright_source/apps/trainer/src"; do '
+    "PYTHONPATH=$trainwright_folder${PYTHONPATH:+:$PYTHONPATH}; done; export PYTHONPATH; "
 )
 
 

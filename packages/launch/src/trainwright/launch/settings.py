@@ -157,6 +157,11 @@ def _check_together(settings: Settings) -> None:
         )
     if settings.render is not None and settings.kind != "slurm":
         raise LaunchError(f"--render {settings.render} is for --executor slurm, and not for {settings.executor}")
+    for dest in ("wait", "dry_run"):
+        if settings.render is not None and getattr(settings, dest):
+            raise LaunchError(
+                f"--render {settings.render} prints a script and submits nothing: give no --{dest.replace('_', '-')}"
+            )
 
 
 def _unused(settings: Settings, typed: Typed) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainwright.launch import nemo, own_executor, record
-from trainwright.launch.errors import LaunchError
+from trainwright.launch.errors import LaunchError, on_one_line
 from trainwright.launch.settings import Settings
 from trainwright.launch.slurm_job import SlurmJob, host_of, render_slurm
 from trainwright.launch.waiting import Submitted, wait
@@ -151,4 +151,4 @@ def _how_to_go_on(job: Submitted, run_dir: Path) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"trainwright launch: {message}", file=sys.stderr, flush=True)
+    print(f"trainwright launch: {on_one_line(message)}", file=sys.stderr, flush=True)

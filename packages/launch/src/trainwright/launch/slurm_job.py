@@ -10,7 +10,6 @@ from trainwright.launch import forwarded
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.mounts import JOB_MOUNT, Mount, host_path
 from trainwright.launch.quoting import check_lengths
-from trainwright.launch.rank_shell import rank_shell
 from trainwright.launch.settings import Settings
 
 __all__ = ["JOB_MOUNT", "SlurmJob", "render_slurm"]
@@ -45,7 +44,7 @@ class SlurmJob:
     checkpoints: str
     """In the container."""
     command: tuple[str, ...]
-    """What each rank executes in the container."""
+    """What each rank executes in the container: run-recipe, or the checkout's, and its words."""
     memory_clock: int | None
     """MHz to lock the GPUs' memory clock at; None leaves it alone."""
     max_requeues: int
@@ -68,7 +67,7 @@ def render_slurm(settings: Settings, words: Sequence[str], *, now: datetime, tok
     forwarded.check_selectors(words)
     run_dir, run_dir_words, notes = _run_dir(settings, words, now=now, token=token)
     forwarded_words = (*run_dir_words, *words)
-    command = _command(forwarded_words, settings.source)
+    command = (*(_RUN_RECIPE if settings.source is None else _FROM_SOURCE), *forwarded_words)
     check_lengths(command)
     return SlurmJob(
         name=settings.experiment_name,
@@ -111,10 +110,6 @@ def _run_dir(
     lost = host_path(named, (*settings.mounts, Mount("/", JOB_MOUNT, ""))) is None
     note = f"--run-dir {named}: no --mount holds it, so it is lost with the container unless the site mounts it"
     return named, (), (note,) if lost else ()
-
-
-def _command(words: Sequence[str], source: str | None) -> tuple[str, ...]:
-    return rank_shell((*(_RUN_RECIPE if source is None else _FROM_SOURCE), *words), source=source)
 
 
 def _directives(settings: Settings) -> dict[str, str | bool]:

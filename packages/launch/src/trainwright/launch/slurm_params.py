@@ -31,6 +31,13 @@ OWNED: Mapping[str, str] = {
 }
 """Key to the launch option that sets it; "" where the launcher sets it and no option can."""
 
+_UNFIT: Mapping[str, str] = {
+    "no_requeue": "the launcher submits with --requeue, which wins; a job that Slurm requeues continues its run",
+    "array": "all tasks of an array would write into one run directory: launch once for each run",
+    **dict.fromkeys(("help", "usage", "version", "wrap"), "sbatch ignores it in a script"),
+}
+"""Key to the reason why no job can have it."""
+
 _REAL_PREFIXES = ("gpus", "ntasks", "container")
 """sbatch options of their own that are also the beginning of an owned one."""
 
@@ -77,6 +84,9 @@ def _checked_key(key: str) -> str:
     name = key.replace("-", "_")
     # sbatch accepts abbreviations, so `acc=x` would take the place of --account.
     owned = name if name in OWNED or name in _REAL_PREFIXES else next((o for o in OWNED if o.startswith(name)), name)
+    unfit = [other for other in _UNFIT if other.startswith(name)]
+    if unfit and owned not in OWNED:
+        raise ValueError(f"{key} cannot be given: {_UNFIT[unfit[0]]}")
     if owned in OWNED or owned.startswith("container_"):
         instead = OWNED.get(owned, "")
         says = key if owned == name else f"{key}, which is short for {owned},"

@@ -1,29 +1,30 @@
 """`--srun-arg`: words for srun beside those that the launcher writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 _OWNED: Mapping[str, str] = {
-    "--container-image": "--container-image of the launcher",
-    "--container-mounts": "--mount",
-    "--container-env": "--env",
-    "--container-workdir": "nothing: the job's own directory is the working directory",
-    "--output": "nothing: the launcher names the logs and prints their paths",
-    "--export": "--env",
+    "--container-image": "use --container-image of the launcher",
+    "--container-mounts": "use --mount",
+    "--container-env": "use --env",
+    "--container-workdir": "the working directory is the job's own",
+    "--output": "it names the logs and prints their paths",
+    "--export": "use --env",
 }
 _SHORT = {"-o": "--output"}
 _REAL_PREFIXES = ("--container",)
 """An option of srun's own that is also the beginning of an owned one."""
 
 
-def check_srun_arguments(arguments: Sequence[str]) -> None:
-    """Raise `ValueError` for a word that sets what the launcher sets, or that srun would take for the program."""
-    for index, argument in enumerate(arguments):
-        owned = _owned(argument)
-        if owned is not None:
-            raise ValueError(f"{argument.partition('=')[0]} is set by the launcher: use {_OWNED[owned]}")
-        previous = arguments[index - 1] if index else ""
-        if not argument.startswith("-") and (not previous.startswith("-") or "=" in previous):
-            raise ValueError(f"srun would take {argument!r} for the program to run: write --srun-arg=--OPTION=VALUE")
+def check_srun_argument(argument: str, *, previous: str) -> None:
+    """Raise `ValueError` for a word that sets what the launcher sets, or that srun would take for the program.
+
+    `previous` is the word before it, "" for the first.
+    """
+    owned = _owned(argument)
+    if owned is not None:
+        raise ValueError(f"the launcher sets {owned}: {_OWNED[owned]}")
+    if not argument.startswith("-") and (not previous.startswith("-") or "=" in previous):
+        raise ValueError("srun would take it for the program to run: write --srun-arg=--OPTION=VALUE")
 
 
 def _owned(argument: str) -> str | None:

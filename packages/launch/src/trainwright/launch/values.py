@@ -8,7 +8,16 @@ MEMORY_CLOCK_VR200 = 4752
 """MHz. What VR200 benchmark recipes are tuned at."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BASH_OWN = frozenset({"_", "BASHOPTS", "PPID", "PWD", "SHELLOPTS", "SHLVL"})
+_BASH_OWN = re.compile(
+    "_|BASH|BASH_(ARGV0|COMMAND|EXECUTION_STRING|SUBSHELL|VERSINFO|VERSION)|BASHOPTS|BASHPID|COMP_WORDBREAKS|EPOCHREALTIME"
+    "|EPOCHSECONDS|HISTCMD|IFS|LINENO|OPTERR|OPTIND|PPID|PS1|PS4|PWD|RANDOM|SHELLOPTS|SHLVL|SRANDOM"
+)
+"""What bash 5.2 does not leave as it finds it in its environment."""
+SCRIPT_PREFIX = "trainwright_"
+"""Of every shell variable in a job's scripts."""
+_MAX_DIGITS = 9
+_MAX_SHOWN = 200
+"""Characters of a value in an error message."""
 _TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d(:\d\d)?)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -82,7 +91,7 @@ def render(text: str) -> str:
 def one_line(text: str) -> str:
     """Text for one line of a script: printable, and the same after it was written as UTF-8."""
     if not text.isprintable() or text != text.strip():
-        raise ValueError("line breaks, control characters and blanks at either end are not allowed")
+        raise ValueError("only printable text, without blanks at either end, is allowed")
     return text
 
 
@@ -106,15 +115,17 @@ def variable(text: str) -> str:
         raise ValueError("not the name of a variable: letters, digits and `_`, and no digit at the beginning")
     if text == "PATH":
         raise ValueError("the image's own must stay: programs are looked up in the container")
-    if text in _BASH_OWN:
+    if _BASH_OWN.fullmatch(text):
         raise ValueError("bash gives it another value in the job's script, so yours would be lost")
+    if text.startswith(SCRIPT_PREFIX):
+        raise ValueError(f"the job's script has variables of its own that begin with {SCRIPT_PREFIX}")
     return text
 
 
 def image(text: str, cwd: Path) -> str:
     """A file of `cwd` becomes an absolute path; anything else is the container runtime's to know."""
     if not text.isprintable():
-        raise ValueError("line breaks and control characters are not allowed")
+        raise ValueError("only printable text is allowed")
     if text.startswith("~") or "$" in text:
         raise ValueError("`~` and `$` are not expanded here: write the whole path")
     if text.startswith("/"):
@@ -149,11 +160,14 @@ CHECKS: Mapping[str, Callable[[str], object]] = {
 def shown(value: object) -> str:
     """A value for an error message: as typed where that is one plain word, else in quotes."""
     text = str(value)
+    if len(text) > _MAX_SHOWN:
+        text = f"{text[:_MAX_SHOWN]}..."
     plain = text.isprintable() and not any(character.isspace() for character in text) and not text.endswith(":")
     return text if text and plain else repr(text)
 
 
 def _whole(text: str, *, least: int) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+    # Slurm keeps such numbers in 32 bits, and Python reads none of more than 4300 digits.
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS or int(text) < least:
         raise ValueError(f"a whole number of at least {least} is needed")
     return int(text)

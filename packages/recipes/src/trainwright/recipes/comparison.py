@@ -21,6 +21,7 @@ NOT_SHAPING = frozenset(
         # Derived from the data where it matters, and only a matter of summation elsewhere.
         "model.calculate_per_token_loss",
         "model.deterministic_mode",
+        "model.log_max_attention_logit",
         "model.recompute_granularity",
         "model.recompute_method",
         "model.recompute_num_layers",

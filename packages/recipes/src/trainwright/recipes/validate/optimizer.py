@@ -61,6 +61,12 @@ def clipping_of_logits_reaches_them(plan: Plan) -> None:
             "model.qk_clip=true does nothing to heads whose queries and keys are normalized (model.qk_layernorm=true); "
             "model.log_max_attention_logit=true shows their logits"
         )
+    groups, ranks = model.num_query_groups or model.num_attention_heads, model.tensor_model_parallel_size
+    if groups < ranks and not model.multi_latent_attention:
+        raise ConfigError(
+            f"model.qk_clip=true clips whole groups of heads, and model.num_query_groups={groups} splits them between "
+            f"model.tensor_model_parallel_size={ranks} ranks; take at most {groups}"
+        )
 
 
 RULES = (

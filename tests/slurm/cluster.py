@@ -120,7 +120,7 @@ class Cluster:
                 raise ClusterFailed(f"job {number} is {fields['JobState']} ({fields['Reason']}), not {sorted(wanted)}")
             time.sleep(0.2)
 
-    def until(self, wanted: Callable[[], object], *, timeout: float = 60) -> None:
+    def until(self, wanted: Callable[[], object], *, timeout: float = 200) -> None:
         """Wait for something that a job does."""
         deadline = time.monotonic() + timeout
         while not wanted():
@@ -128,15 +128,15 @@ class Cluster:
                 raise ClusterFailed(f"not within {timeout} s\n{self.run('squeue').stdout}")
             time.sleep(0.1)
 
-    def start_soon(self, number: int, restart: int, *, timeout: float = 60) -> None:
+    def start_soon(self, number: int, restart: int, *, timeout: float = 200) -> None:
         """Spare a job Slurm's two minutes of waiting before its `restart`-th new start.
 
         Not all of them: nodes refuse a job whose last start they have been told to end in the same second.
         """
         self.until(lambda: self.job(number)["Restarts"] == str(restart), timeout=timeout)
         self.until(lambda: self.job(number)["JobState"] != "COMPLETING", timeout=timeout)
-        if self.job(number)["JobState"] == "PENDING":
-            self.run("scontrol", "update", f"jobid={number}", "starttime=now+2")
+        soon = ("scontrol", "update", f"jobid={number}", "starttime=now+2")
+        self.until(lambda: self.job(number)["JobState"] != "PENDING" or self.run(*soon).returncode == 0)
 
     def logs(self) -> str:
         """The end of each daemon's log."""
@@ -152,7 +152,7 @@ def running_cluster(*, hidden: Sequence[Path] = ()) -> Iterator[Cluster]:
     """Start the cluster, and stop it in good order. Containers do not see what lies in `hidden` unless it is mounted.
 
     Raises:
-        ClusterFailed: a daemon ended, or the nodes were not idle within a minute.
+        ClusterFailed: a daemon ended, or the nodes were not idle within two minutes.
     """
     base = Path(tempfile.mkdtemp(prefix="tws"))  # short: sockets have paths of 108 characters at most
     cluster = Cluster(base)
@@ -250,7 +250,7 @@ def _start(cluster: Cluster) -> None:
     munge = base / "munge"
     options = {"key-file": "key", "socket": "sock", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
     _daemon(cluster, "munged", "--foreground", *(f"--{option}={munge / name}" for option, name in options.items()))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (munge / "sock").exists():
         _expect_running(cluster, deadline, "munged has no socket yet")
     _daemon(cluster, "slurmctld", "-D", "-i")

@@ -90,7 +90,7 @@ def drive(login: Login, numbers: list[int]) -> dict[int, dict[str, str]]:
     """Each job's last words. A job that ends and one that is requeued look alike for a moment: both are COMPLETING."""
     finals: dict[int, dict[str, str]] = {}
     hastened = set()
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 400
     while len(finals) < len(numbers):
         assert time.monotonic() < deadline, [login.cluster.job(number) for number in numbers if number not in finals]
         for number in numbers:

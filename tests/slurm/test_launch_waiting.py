@@ -103,9 +103,9 @@ def test_wait_goes_on_through_a_requeue(login: Login, image: Path) -> None:
         *("--no-preflight", "--wait", "--max-requeues=1", "--experiment-name=requeued", *RECIPE),
     )
     queued = ("squeue", "-h", "-n", "requeued", "-o", "%i")
-    login.cluster.until(lambda: launcher.poll() is not None or login.cluster.run(*queued).stdout, timeout=120)
+    login.cluster.until(lambda: launcher.poll() is not None or login.cluster.run(*queued).stdout, timeout=300)
     login.cluster.start_soon(int(login.cluster.run(*queued).stdout), 1)
-    out, err = launcher.communicate(timeout=120)
+    out, err = launcher.communicate(timeout=300)
     assert launcher.returncode == 9, err
     assert out.count("was here") == 8
     assert "requeued 1 time" in err

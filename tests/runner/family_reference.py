@@ -364,3 +364,57 @@ def _difference(family: str, changes: dict[str, Any]) -> tuple[float, float]:
         found = built.eval()(ids, positions(ids), None, runtime_gather_output=True)[..., :VOCABULARY]
     parallel_state.destroy_model_parallel()
     return (found - wanted).abs().max().item(), wanted.abs().max().item()
+
+
+def further_differences(families: list[str]) -> dict[str, tuple[float, float]]:
+    """For each family, of what predicts the token after the next one: largest difference to transformers' hidden
+    states, and the largest."""
+    return {family: _further_difference(family) for family in families}
+
+
+def _further_difference(family: str) -> tuple[float, float]:
+    from megatron.core import parallel_state
+    from transformers.modeling_layers import MtpModel
+
+    from trainwright.runner.models import build_model
+
+    theirs = reference(family)
+    layer = MtpModel(theirs, 1).eval().layers[0]
+    for name, parameter in layer.named_parameters():
+        torch.nn.init.uniform_(parameter, 0.5, 1.5) if "norm" in name else torch.nn.init.normal_(parameter, std=0.1)
+    model = MODELS[family] | {"mtp_num_layers": 1}
+    start_groups(configuration(model))
+    (built,) = build_model(configuration(model), vocab_size=VOCABULARY)
+    with torch.no_grad():
+        weights = our_weights(family, model, theirs.state_dict()) | _further_weights(family, model, layer.state_dict())
+        load(built, weights)
+        ids = tokens()
+        wanted = _their_further_states(theirs, layer, ids)
+        caught: list[Tensor] = []
+        built.mtp.register_forward_hook(lambda module, inputs, output: caught.append(output))
+        built.eval()(ids, positions(ids), None, labels=ids)
+    parallel_state.destroy_model_parallel()
+    found = caught[0].chunk(2)[1].transpose(0, 1)
+    return (found - wanted).abs().max().item(), wanted.abs().max().item()
+
+
+def _further_weights(family: str, model: dict[str, Any], theirs: Weights) -> dict[str, Tensor]:
+    names = {"enorm": "enorm", "hnorm": "hnorm", "eh_proj": "eh_proj", "final_layernorm": "post_norm"}
+    ours = {f"mtp.layers.0.{name}.weight": theirs[f"{source}.weight"] for name, source in names.items()}
+    block, inside = _inside(theirs, "mtp_block."), "mtp.layers.0.mtp_model_layer.layers."
+    ours |= {f"{inside}0.{name}": tensor for name, tensor in _attention(model, block).items()}
+    return ours | {f"{inside}1.{name}": tensor for name, tensor in _feed_forward(family, block).items()}
+
+
+def _their_further_states(theirs: Any, layer: Any, ids: Tensor) -> Tensor:
+    """Of each token's last hidden state and the next token's embedding; after the last token comes token 0."""
+    following = torch.nn.functional.pad(ids[:, 1:], (0, 1))
+    length = ids.size(1)
+    mask = torch.full((length, length), torch.finfo(torch.float32).min).triu(1)[None, None]
+    base = theirs.get_decoder()
+    hidden = base(input_ids=ids).last_hidden_state
+    embedded = base.embed_tokens(following)
+    states: Tensor = layer(
+        embedded, hidden, base.rotary_emb(embedded, positions(ids)), mask, position_ids=positions(ids), cache=None
+    )
+    return states

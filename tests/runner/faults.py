@@ -115,3 +115,18 @@ def train_with_scaled_expert_gradients(world_size, *arguments):
 
     step.apply_gradients = broken
     return train(*arguments, world_size=world_size)
+
+
+def train_with_another_clamp(world_size, *arguments):
+    """Gated units are clamped far outside."""
+    from trainwright.runner.models import builder
+
+    whole = builder.transformer_config
+
+    def broken(config):
+        made = whole(config)
+        made.activation_func_clamp_value = 7.0
+        return made
+
+    builder.transformer_config = broken
+    return train(*arguments, world_size=world_size)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.runner.family_reference import MODELS, logits_differences
+from tests.runner.family_reference import MODELS, further_differences, logits_differences
 
 from trainwright.runner.testing import run_ranks
 
@@ -45,3 +45,10 @@ def test_logits_equal_those_of_transformers(differences, family):
 @pytest.mark.parametrize("control", CONTROLS)
 def test_the_gate_notices(differences, control):
     assert differences[control][0] > 100 * GATE
+
+
+def test_what_predicts_a_further_token_is_that_of_transformers():
+    found = run_ranks(further_differences, 1, ["deepseek_v3", "moonlight", "glm45"])[0]
+    for difference, largest in found.values():
+        assert largest > 1
+        assert difference < GATE

@@ -117,7 +117,7 @@ TOPOLOGIES: dict[str, tuple[str, int, tuple[str, ...]]] = {
 }
 CONTROLS: dict[str, tuple[str, int, tuple[str, ...], Callable[..., Any]]] = {
     "the router's bias stays as it was": (NAMES[1], 2, EP2, faults.train_without_bias_update),
-    "another clamp": (NAMES[2], 2, (*TP2, "model.activation_func_clamp_value=7"), train_on),
+    "another clamp": (NAMES[2], 2, TP2, faults.train_with_another_clamp),
     "the shared key's gradient is one rank's": (NAMES[1], 2, TP2, faults.train_without_shared_key_gradient),
     "sinks of other heads": (NAMES[2], 2, TP2, faults.train_with_sinks_of_the_first_rank),
     "gradients of experts averaged once too often": (NAMES[0], 2, EP2, faults.train_with_scaled_expert_gradients),

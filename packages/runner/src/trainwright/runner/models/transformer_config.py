@@ -43,6 +43,10 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
         "fp16": config.mixed_precision.fp16,
         "deallocate_pipeline_outputs": True,
     }
+    if model.num_moe_experts is None:
+        # Megatron Core looks at some of these without experts too. The dispatcher has to be one that takes any length.
+        fields = {name: value for name, value in fields.items() if not name.startswith("moe_")}
+        fields["moe_token_dispatcher_type"] = "alltoall"
     if model.virtual_pipeline_model_parallel_size == 1:
         del fields["virtual_pipeline_model_parallel_size"]  # one chunk a rank is the plain schedule
     if config.dataset.enable_in_batch_packing and model.pipeline_model_parallel_size > 1:

@@ -58,6 +58,7 @@ def test_a_recipe_is_called_and_sized_as_the_public_one(recipe: Recipe) -> None:
         row["hardware"],
         row["model_stem"],
     )
+    assert resolved(recipe.name).mixed_precision.bf16 == (row["precision"] == "bf16")
 
 
 @pytest.mark.parametrize("recipe", PUBLIC, ids=lambda recipe: recipe.name)

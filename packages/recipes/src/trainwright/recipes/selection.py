@@ -91,9 +91,9 @@ def _recipe(name: str, selection: Selection) -> Recipe:
     asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode}"
     if is_planned_recipe(name):
         beside = [recipe.shown for recipe in RECIPES if name.startswith(f"{recipe.stem}_")]
-        near = beside or nearest(name, [recipe.shown for recipe in RECIPES])
-        available = f"{'available' if beside else 'nearest available'}: {', '.join(near)}"
-        raise ConfigError(f"{asked} is not available yet{why_planned(name)}; {available}")
+        listed = "available: " if beside else "nearest available: "
+        listed += ", ".join(beside or nearest(name, [recipe.shown for recipe in RECIPES]))
+        raise ConfigError(f"{asked} is not available yet{why_planned(name)}; {listed}")
     if selection.model is None:
         raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
     tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]

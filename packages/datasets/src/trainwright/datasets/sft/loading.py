@@ -15,6 +15,8 @@ from trainwright.datasets.sft.collate import Batch, pad, padded_length, round_up
 from trainwright.datasets.sft.dataset import empty, without_loss
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from trainwright.recipes.config import ConfigContainer
 
 _LOG = logging.getLogger("trainwright.datasets")
@@ -32,7 +34,8 @@ class RowFailure(DataError):
 class Made:
     """What a worker hands over: micro-batches, why rows in them were skipped, or why there are none."""
 
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[dict[str, np.ndarray], ...] = ()
+    """Arrays travel between processes as bytes; each tensor would be a shared file of its own, which costs more."""
     skipped: tuple[str, ...] = ()
     failure: str | None = None
 
@@ -88,7 +91,9 @@ class _Maker:
         skipped: list[str] = []
         try:
             samples = [[self._sample(number, skipped) for number in group] for group in groups]
-            return Made(tuple(self._collate(samples)), tuple(skipped))
+            made = self._collate(samples)
+            arrays = tuple({name: tensor.numpy() for name, tensor in batch.items()} for batch in made)
+            return Made(arrays, tuple(skipped))
         except DataError as error:
             return Made(failure=str(error))
 
@@ -133,6 +138,8 @@ def _quiet(worker: int) -> None:
 
 def _unwrapped(made: Iterator[Made]) -> Iterator[Batch]:
     """The micro-batches one by one; skipped rows are counted, and the first of them named."""
+    import torch
+
     skipped = 0
     for some in made:
         if some.failure is not None:
@@ -141,4 +148,5 @@ def _unwrapped(made: Iterator[Made]) -> Iterator[Batch]:
             skipped += 1
             if skipped <= _NAMED or skipped.bit_count() == 1:
                 _LOG.warning("row skipped (%d so far): %s", skipped, reason)
-        yield from some.batches
+        for batch in some.batches:
+            yield {name: torch.from_numpy(array) for name, array in batch.items()}

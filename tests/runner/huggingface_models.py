@@ -43,11 +43,104 @@ def qwen3(**changes: Any) -> Any:
     return Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **changes}))
 
 
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 48}
+SHARED_EXPERTS = {
+    **EXPERTS,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 2.5,
+    "num_nextn_predict_layers": 0,
+}
+
+
+def qwen3_moe(**changes: Any) -> Any:
+    """Qwen3 with experts."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**{**SIZES, **EXPERTS, "num_experts": 8, **changes}))
+
+
+def gpt_oss(**changes: Any) -> Any:
+    """GPT-OSS: a window shorter than the row, a limit that is reached, sequences longer than YaRN's original."""
+    from transformers import GptOssConfig, GptOssForCausalLM
+
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 150_000.0,
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 16,
+    }
+    own = {
+        "intermediate_size": 64,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+        "sliding_window": 8,
+        "swiglu_limit": 0.5,
+        "rope_parameters": rope,
+    }
+    return GptOssForCausalLM(GptOssConfig(**{**SIZES, **own, **changes}))
+
+
+def deepseek(**changes: Any) -> Any:
+    """DeepSeek-V3: YaRN with its two factors, groups of experts, latents of queries too."""
+    from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 0.8,
+        "mscale_all_dim": 0.6,
+        "original_max_position_embeddings": 16,
+    }
+    own = {
+        "n_group": 4,
+        "topk_group": 2,
+        "num_experts_per_tok": 4,
+        "num_key_value_heads": 8,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 24,
+        "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 12,
+        "rope_parameters": rope,
+    }
+    sizes = {name: size for name, size in SIZES.items() if name != "head_dim"}
+    return DeepseekV3ForCausalLM(DeepseekV3Config(**{**sizes, **SHARED_EXPERTS, **own, **changes}))
+
+
+def moonlight() -> Any:
+    """Moonlight: queries from one matrix, no groups, a plain rotary embedding."""
+    plain = {"rope_type": "default", "rope_theta": 50_000.0}
+    return deepseek(q_lora_rank=None, n_group=1, topk_group=1, rope_parameters=plain)
+
+
+def glm45(**changes: Any) -> Any:
+    """GLM-4.5: half of a head's channels rotated, biases of queries, keys and values."""
+    from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
+
+    own = {"n_group": 1, "topk_group": 1, "use_qk_norm": True, "attention_bias": True}
+    return Glm4MoeForCausalLM(Glm4MoeConfig(**{**SIZES, **SHARED_EXPERTS, **own, **changes}))
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "llama": llama,
     "llama, tied": lambda: llama(tie_word_embeddings=True),
     "qwen3": qwen3,
     "qwen3, tied": lambda: qwen3(tie_word_embeddings=True),
+    "qwen3_moe": qwen3_moe,
+    "qwen3_moe, weights of the chosen": lambda: qwen3_moe(norm_topk_prob=True, mlp_only_layers=[1]),
+    "gpt_oss": gpt_oss,
+    "deepseek": deepseek,
+    "moonlight": moonlight,
+    "glm45": glm45,
+    "glm45, air": lambda: glm45(use_qk_norm=False),
 }
 
 
@@ -58,8 +151,11 @@ def make(name: str) -> Any:
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:  # all ones would hide a norm in the wrong place
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
-        elif parameter.dim() == 1:
+        elif parameter.dim() == 1 or parameter_name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.1)
+    for buffer_name, buffer in model.named_buffers():
+        if buffer_name.endswith("e_score_correction_bias"):
+            torch.nn.init.normal_(buffer, std=0.1)
     return model
 
 

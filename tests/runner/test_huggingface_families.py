@@ -15,7 +15,30 @@ from trainwright.runner.testing import run_ranks
 pytestmark = pytest.mark.distributed
 GATE = 1e-5
 TP2_PP2 = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2, "sequence_parallel": True}
-TOPOLOGIES = {1: {"one rank": {}}, 4: {"TP2 PP2": TP2_PP2}}
+EP2 = {"expert_model_parallel_size": 2}
+WHOLE_EXPERTS, SPLIT_EXPERTS = ({"expert_tensor_parallel_size": size} for size in (1, 2))
+TOPOLOGIES = {
+    1: {"one rank": {}},
+    2: {"EP2": EP2, "TP2 ETP2": {"tensor_model_parallel_size": 2, "sequence_parallel": True, **SPLIT_EXPERTS}},
+    4: {"TP2 PP2": TP2_PP2, "TP2 PP2 EP2": TP2_PP2 | EP2 | WHOLE_EXPERTS},
+}
+DENSE = ("llama", "llama, tied", "qwen3", "qwen3, tied")
+
+
+def runs_at(name: str, topology: str) -> bool:
+    """Whether the model has what the topology splits. Megatron Core splits no experts that have biases."""
+    if name in DENSE:
+        return topology in ("one rank", "TP2 PP2")
+    return topology != "TP2 PP2" and (name, topology) != ("gpt_oss", "TP2 ETP2")
+
+
+CASES = [
+    (name, topology)
+    for topologies in TOPOLOGIES.values()
+    for topology in topologies
+    for name in MODELS
+    if runs_at(name, topology)
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +70,9 @@ def found(trips: dict[str, Trip]) -> dict[tuple[str, str], float]:
     for ranks, topologies in TOPOLOGIES.items():
         for topology, fields in topologies.items():
             cases = {
-                name: (trip.native if ranks == 1 else trip.source, trip.logits, fields) for name, trip in trips.items()
+                name: (trip.native if ranks == 1 else trip.source, trip.logits, fields)
+                for name, trip in trips.items()
+                if (name, topology) in CASES
             }
             for by_name in run_ranks(differences, ranks, cases):
                 for name, difference in by_name.items():
@@ -55,8 +80,7 @@ def found(trips: dict[str, Trip]) -> dict[tuple[str, str], float]:
     return result
 
 
-@pytest.mark.parametrize("topology", [name for topologies in TOPOLOGIES.values() for name in topologies])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "topology"), CASES)
 def test_logits_equal_those_of_transformers(trips, found, name, topology):
     assert trips[name].logits.abs().max() > 1  # logits near zero would agree by being small
     assert 0 < found[name, topology] < GATE

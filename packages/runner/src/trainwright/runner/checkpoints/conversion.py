@@ -119,7 +119,13 @@ def export_huggingface(
     written = config_json(weights, family.hf_config(model), companions, dtype)
     with appearing(target) as place:
         export_weights(
-            weights, family.rules(model), place, dtype=dtype, progress=progress, largest=largest or LARGEST_SHARD
+            weights,
+            family.rules(model),
+            place,
+            copies=family.copies(model),
+            dtype=dtype,
+            progress=progress,
+            largest=largest or LARGEST_SHARD,
         )
         if companions is not None:
             travel(companions, place)

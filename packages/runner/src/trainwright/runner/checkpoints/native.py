@@ -86,12 +86,14 @@ class NativeWeights:
 
     @cached_property
     def model(self) -> ModelConfig | None:
-        """Of the run, or of the directory that was imported; `vocab_size` is filled in where it is known."""
+        """Of the run, or of the directory that was imported; with what it left to its tokenizer and data."""
         from trainwright.recipes.config.model import ModelConfig
 
         if self.run is not None:
-            tokens = self.run.model.vocab_size or (self.common or {}).get("vocab_size")
-            return self.run.model.model_copy(update={"vocab_size": tokens or self.run.tokenizer.vocab_size})
+            model = self.run.model
+            tokens = model.vocab_size or (self.common or {}).get("vocab_size") or self.run.tokenizer.vocab_size
+            positions = model.max_position_embeddings or model.seq_length
+            return model.model_copy(update={"vocab_size": tokens, "max_position_embeddings": positions})
         return ModelConfig.model_validate(self.common["model"]) if self.common else None
 
     @cached_property

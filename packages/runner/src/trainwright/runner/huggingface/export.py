@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
-from trainwright.runner.errors import RunRefused
 from trainwright.runner.huggingface.parts import VOCABULARY
 from trainwright.runner.huggingface.rules import Rule, require_exact_cover
 from trainwright.runner.huggingface.safetensors_file import Planned, write_safetensors
@@ -18,19 +17,24 @@ if TYPE_CHECKING:
 
     from trainwright.runner.checkpoints.weights import Weights
 
+ALWAYS = "mlp.router.expert_bias"
+"""A parameter that keeps its type: it counts in small steps."""
+
 
 def export_weights(
     weights: Weights,
     rules: list[Rule],
     folder: Path,
     *,
+    copies: Mapping[str, str],
     dtype: torch.dtype | None,
     progress: Callable[[int], None],
     largest: int,
 ) -> None:
     """Write the tensors that `rules` make of `weights` into `folder`, in the type they have or in `dtype`.
 
-    Rows that pad the vocabulary are left out. In memory are one tensor of theirs and one of ours.
+    `copies` are names of tensors that are written a second time, with the first one's. Rows that pad the vocabulary are
+    left out. In memory are one tensor of theirs and one of ours.
 
     Raises:
         RunRefused: the checkpoint holds more or fewer parameters than the rules take, or of other shapes.
@@ -40,8 +44,11 @@ def export_weights(
     makers: dict[str, list[tuple[Rule, int]]] = {}
     for rule in rules:
         for place, slot in enumerate(rule.theirs):
-            planned[slot.name] = Planned(slot.whole_shape, dtype or weights.held[rule.ours.name].dtype)
+            own = weights.held[rule.ours.name].dtype
+            planned[slot.name] = Planned(slot.whole_shape, own if rule.ours.name.endswith(ALWAYS) else dtype or own)
             makers.setdefault(slot.name, []).append((rule, place))
+    for copy, original in copies.items():
+        planned[copy], makers[copy] = planned[original], makers[original]
     reader = _Reader(weights)
 
     def tensor(name: str) -> Tensor:
@@ -58,7 +65,7 @@ class _Reader:
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self._rule: Rule | None = None
-        self._parts: list[Tensor | None] = []
+        self._parts: dict[int, Tensor] = {}
 
     def tensor(self, makers: list[tuple[Rule, int]]) -> Tensor:
         if makers[0][0].theirs[makers[0][1]].index is None:
@@ -70,13 +77,10 @@ class _Reader:
         return whole
 
     def _part(self, rule: Rule, place: int) -> Tensor:
-        if self._rule is not rule:
-            self._parts = []  # before the next ones are there
-            self._rule, self._parts = rule, list(rule.split(self._ours(rule)))
-        part, self._parts[place] = self._parts[place], None
-        if part is None:
-            raise ValueError(f"{rule.theirs[place].name} is asked for twice")
-        return part
+        if self._rule is not rule or place not in self._parts:
+            self._parts = {}  # before the next ones are there
+            self._rule, self._parts = rule, dict(enumerate(rule.split(self._ours(rule))))
+        return self._parts.pop(place)
 
     def _ours(self, rule: Rule) -> Tensor:
         slot = rule.ours
@@ -98,14 +102,3 @@ def require_parameters(weights: Weights, rules: list[Rule]) -> None:
         padded = name in VOCABULARY and name in rows and weight.shape[0] >= rows[name]
         shapes[name] = (rows[name], *weight.shape[1:]) if padded else weight.shape
     require_exact_cover((rule.ours for rule in rules), shapes, where=weights.path)
-
-
-def require_vocabulary(weights: Weights) -> int:
-    """The number of tokens that the checkpoint's model knows.
-
-    Raises:
-        RunRefused: it does not say, and only the padded number of rows is known.
-    """
-    if weights.model is None or weights.model.vocab_size is None:
-        raise RunRefused(f"{weights.path} does not say how many tokens its model knows")
-    return weights.model.vocab_size

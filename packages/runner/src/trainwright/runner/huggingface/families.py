@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainwright.runner.errors import RunRefused
-from trainwright.runner.huggingface import llama, qwen3
+from trainwright.runner.huggingface import deepseek, glm45, gpt_oss, llama, qwen3, qwen3_moe
 from trainwright.runner.huggingface.family import Family
 from trainwright.runner.huggingface.fields import Fields
 from trainwright.runner.huggingface.folder import CONFIG, HuggingFaceFolder
@@ -13,11 +13,16 @@ from trainwright.runner.huggingface.folder import CONFIG, HuggingFaceFolder
 if TYPE_CHECKING:
     from trainwright.recipes.config.model import ModelConfig
 
-FAMILIES = {module.FAMILY.model_type: module.FAMILY for module in (llama, qwen3)}
+FAMILIES = {
+    name: module.FAMILY
+    for module in (llama, qwen3, qwen3_moe, gpt_oss, deepseek, glm45)
+    for name in (module.FAMILY.model_type, *module.FAMILY.further_types)
+}
+"""By the word of `config.json`."""
 
 
 def family_of_folder(folder: HuggingFaceFolder) -> tuple[Family, ModelConfig, list[str]]:
-    """The family, our configuration of the model, and the words of `config.json` that nobody read.
+    """The family, our configuration of the model, and what to tell of how `config.json` was read.
 
     Raises:
         RunRefused: the family is not known, or something in `config.json` is not.
@@ -26,9 +31,10 @@ def family_of_folder(folder: HuggingFaceFolder) -> tuple[Family, ModelConfig, li
     kind = folder.config.get("model_type")
     if kind not in FAMILIES:
         raise RunRefused(f"{where}: model_type={kind!r} is not known here; it can be {', '.join(FAMILIES)}")
-    fields = Fields(folder.config, where)
+    fields = Fields(folder.config, where, folder.shapes)
     model = FAMILIES[kind].model_config(fields)
-    return FAMILIES[kind], model, fields.unread()
+    unread = fields.unread()
+    return FAMILIES[kind], model, [*fields.remarks, *([f"not read: {', '.join(unread)}"] if unread else [])]
 
 
 def family_of_model(model: ModelConfig) -> Family:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainwright.recipes.blocks import expert_blocks, windowed_blocks
 from trainwright.recipes.comparison import NOT_SHAPING
 from trainwright.recipes.config.model import ModelConfig
 from trainwright.runner.errors import RunRefused
@@ -34,6 +35,8 @@ DEFAULTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "rms_norm_eps": lambda _: 1e-6,
     "tie_word_embeddings": lambda _: False,
     "initializer_range": lambda _: 0.02,
+    "attention_bias": lambda _: False,
+    "use_qk_norm": lambda _: False,
 }
 """What transformers takes where a `config.json` leaves these out; the other sizes must stand there."""
 
@@ -74,13 +77,17 @@ def architecture(model: ModelConfig) -> dict[str, Any]:
 def effective(model: ModelConfig) -> dict[str, Any]:
     """The same without fields that belong to what this model does not have."""
     values = architecture(model)
+    mixed = expert_blocks(model)
+    values |= {"moe_layer_freq": mixed, "window_attn_skip_freq": windowed_blocks(model)}
+    if all(mixed) and model.moe_ffn_hidden_size is not None:
+        del values["ffn_hidden_size"]  # no block is dense
     latent_yarn = model.multi_latent_attention and model.rope_type == "yarn"
     switches: tuple[tuple[bool, Callable[[str], bool]], ...] = (
         (model.rope_scaling, lambda name: name.startswith("rope_scaling_")),
         (model.position_embedding_type == "yarn", lambda name: name.startswith("yarn_")),
         (model.num_moe_experts is not None, lambda name: name.startswith("moe_")),
         (model.multi_latent_attention, LATENT.__contains__),
-        (not model.multi_latent_attention, lambda name: name in ("num_query_groups", "kv_channels")),
+        (not model.multi_latent_attention, lambda name: name in ("num_query_groups", "kv_channels", "rotary_percent")),
         (
             latent_yarn or not model.multi_latent_attention,
             lambda name: name in LATENT and name[0] in "robm" and name != "rope_type",
@@ -113,8 +120,16 @@ class Family:
     architecture: str
     """Its class in transformers."""
     rules: Callable[[ModelConfig], list[Rule]]
+    further_types: tuple[str, ...] = ()
+    """Other words of `config.json` for the same."""
     names: Mapping[str, str] = field(default_factory=lambda: SIZES)
     """Fields of theirs that are fields of ours under another name."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """A second name of some of them."""
+    follows: tuple[str, ...] = ()
+    """Fields of theirs that follow from others."""
+    copies: Callable[[ModelConfig], dict[str, str]] = lambda _: {}
+    """Tensors that files hold twice: the second one's name, and the first's."""
     ours: Mapping[str, Any] = field(default_factory=lambda: SWIGLU_DECODER)
     """What always holds here."""
     theirs: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -135,7 +150,10 @@ class Family:
         values: dict[str, Any] = {}
         for name in self.names:
             default = DEFAULTS[name](values) if name in DEFAULTS else REQUIRED
-            values[name] = fields.take(name, default)
+            given = name if name not in self.also or fields.values.get(name) is not None else self.also[name]
+            values[name] = fields.take(given, default)
+        for name in (*self.follows, *self.also.values()):
+            fields.take(name, None)
         ours = {**self.ours, **{mine: values[name] for name, mine in self.names.items()}, **self.read(fields)}
         try:
             return ModelConfig.model_validate(ours)
@@ -158,6 +176,7 @@ class Family:
     def lost(self, model: ModelConfig) -> list[str]:
         """What of ours a `config.json` of this family does not carry."""
         try:
-            return differences(model, self.model_config(Fields(self.hf_config(model), self.model_type)))
+            beyond = [f"model.layers.{model.num_layers}."] if model.mtp_num_layers else []
+            return differences(model, self.model_config(Fields(self.hf_config(model), self.model_type, beyond)))
         except RunRefused as error:
             return [str(error)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainwright.runner.errors import RunRefused
@@ -11,10 +11,11 @@ REQUIRED = object()
 
 WITHOUT_EFFECT = frozenset(
     """
-    _name_or_path architectures auto_map bos_token_id chunk_size_feed_forward dtype eos_token_id id2label
+    _name_or_path architectures auto_map aux_loss_alpha bos_token_id chunk_size_feed_forward dtype eos_token_id ep_size
+    id2label initial_context_length
     is_encoder_decoder keys_to_ignore_at_inference label2id max_window_layers model_type output_attentions
     output_hidden_states output_router_logits pad_token_id problem_type quantization_config return_dict
-    router_aux_loss_coef sep_token_id torch_dtype transformers_version use_cache use_return_dict
+    router_aux_loss_coef seq_aux sep_token_id torch_dtype transformers_version use_cache use_return_dict
     """.split()  # noqa: SIM905 - a list of words reads better as words
 )
 """Fields that say nothing about what the model computes from its weights."""
@@ -23,8 +24,10 @@ WITHOUT_EFFECT = frozenset(
 class Fields:
     """A `config.json`; what nobody asked for can be listed."""
 
-    def __init__(self, values: Mapping[str, Any], where: object) -> None:
-        self.values, self.where = values, where
+    def __init__(self, values: Mapping[str, Any], where: object, tensors: Collection[str] = ()) -> None:
+        """`tensors` are the names of the weights that lie beside it."""
+        self.values, self.where, self.tensors = values, where, tensors
+        self.remarks: list[str] = []
         self._asked: set[str] = set()
 
     def take(self, name: str, default: Any = REQUIRED) -> Any:

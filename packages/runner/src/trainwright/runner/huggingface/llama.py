@@ -1,12 +1,12 @@
 """Llama 3, 3.1, 3.2 and models of their shape."""
 
 from trainwright.runner.huggingface.family import Family
-from trainwright.runner.huggingface.parts import dense_model
+from trainwright.runner.huggingface.parts import decoder
 
 FAMILY = Family(
     model_type="llama",
     architecture="LlamaForCausalLM",
-    rules=dense_model,
+    rules=decoder,
     theirs={
         "hidden_act": ("silu",),
         "attention_bias": (False,),

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainwright.runner.huggingface.folder import INDEX, LARGEST_SHARD, SINGLE
-from trainwright.runner.huggingface.weights import DTYPES
+from trainwright.runner.huggingface.quantised import PLAIN
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+TYPE_NAMES = {getattr(torch, kind): name for name, kind in PLAIN.items()}
 
 
 @dataclass(frozen=True)

@@ -192,12 +192,12 @@ NO_MODEL_FIELD = {
 """Name in `model_set_by_recipe` -> why no field is compared with it."""
 
 DIFFERS = {
-    ("glm45_air_106b_pretrain_32gpu_h100_bf16_config", "model.sequence_parallel"): False,
     # One tensor parallel rank has nothing to split.
-    ("kimi_k2_pretrain_512gpu_h100_bf16_config", "model.seq_length"): 4096,
+    ("glm45_air_106b_pretrain_32gpu_h100_bf16_config", "model.sequence_parallel"): False,
     # The dataset owns the length, there too once a run starts.
+    ("kimi_k2_pretrain_512gpu_h100_bf16_config", "model.seq_length"): 4096,
+    # A mean over micro-batches would weigh tokens unequally.
     ("llama32_1b_sft_1gpu_h100_bf16_config", "model.calculate_per_token_loss"): True,
-    # Its docs say why: a mean over micro-batches weighs tokens unequally.
 }
 """Recipe and field -> its value here, where it is not the public one."""
 

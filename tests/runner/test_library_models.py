@@ -4,9 +4,11 @@ Weights are on PyTorch's `meta` device, which stores nothing, and the other rank
 rank of 1024 is built in a second. What it computes, small models show elsewhere.
 """
 
+from typing import Any
+
 import pytest
 
-from trainwright.recipes import Selection, estimate, resolve
+from trainwright.recipes import ConfigContainer, ResolvedRun, Selection, estimate, resolve
 from trainwright.recipes.library import RECIPES
 from trainwright.runner.testing import run_ranks
 
@@ -23,7 +25,7 @@ def built(names: list[str]) -> dict[str, tuple[list[int], int]]:
 
     as_configured = builder.transformer_config
 
-    def without_memory(config):
+    def without_memory(config: ConfigContainer) -> Any:
         megatron_config = as_configured(config)
         # Layers then ask PyTorch for its default device, and write nothing into their weights.
         megatron_config.use_cpu_initialization = True
@@ -39,7 +41,7 @@ def built(names: list[str]) -> dict[str, tuple[list[int], int]]:
     return counts
 
 
-def _parameters(run, rank: int) -> int:
+def _parameters(run: ResolvedRun, rank: int) -> int:
     """Parameters on one rank of the run."""
     import torch
     from megatron.core import parallel_state, tensor_parallel

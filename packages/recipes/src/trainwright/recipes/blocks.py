@@ -139,3 +139,13 @@ def spelled_out(layout: str) -> str:
     for repeated in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         text = re.sub(repeated, lambda found: found[1] * int(found[2]), text)
     return text
+
+
+def uneven_layout(blocks: int, chunks: int, further: int) -> str | None:
+    """A layout of `blocks` that `chunks` do not divide: as many in each as come out when rounded up, the rest in the
+    last, beside its `further` predictions and the loss. None where there are too few blocks for that."""
+    each = -(-blocks // chunks)
+    rest = blocks - each * (chunks - 1)
+    if rest < 0:
+        return None
+    return "E" + f"t*{each}|" * (chunks - 1) + (f"t*{rest}" if rest > 1 else "t" * rest) + "m" * further + "L"

@@ -1,6 +1,6 @@
 """Fill in what follows from other fields, never over what the user typed."""
 
-from trainwright.recipes.blocks import spelled_out
+from trainwright.recipes.blocks import spelled_out, uneven_layout
 from trainwright.recipes.device_layer import DeviceKind
 from trainwright.recipes.draft import DERIVED, Draft, show
 from trainwright.recipes.errors import ConfigError
@@ -87,38 +87,41 @@ def _blocks(draft: Draft) -> None:
             draft.derive(path, [*chosen, *chosen[-1:] * blocks][:blocks], f"model.num_layers={blocks}")
 
 
-LAYOUT = {
-    "model.pipeline_model_parallel_layout": None,
-    "model.num_layers_in_first_pipeline_stage": None,
-    "model.num_layers_in_last_pipeline_stage": None,
-    "model.account_for_embedding_in_pipeline_split": False,
-    "model.account_for_loss_in_pipeline_split": False,
-}
-"""How blocks are shared out between pipeline stages, and what says nothing of it."""
+LAYOUT = "model.pipeline_model_parallel_layout"
+ENDS = tuple(f"model.num_layers_in_{end}_pipeline_stage" for end in ("first", "last"))
+COUNTED = tuple(f"model.account_for_{end}_in_pipeline_split" for end in ("embedding", "loss"))
+"""Three ways to say how blocks are shared out between pipeline stages."""
 
-SHAPE_OF_LAYOUT = tuple(
-    f"model.{name}"
-    for name in (
-        "num_layers",
-        "mtp_num_layers",
-        "pipeline_model_parallel_size",
-        "virtual_pipeline_model_parallel_size",
-    )
-)
+STAGES, CHUNKS = "model.pipeline_model_parallel_size", "model.virtual_pipeline_model_parallel_size"
+SHAPE_OF_LAYOUT = ("model.num_layers", "model.mtp_num_layers", STAGES, CHUNKS)
 
 
 def _pipeline_layout(draft: Draft) -> None:
-    """A recipe's layout is for its own number of blocks and stages; the layout says how many chunks a stage has."""
-    typed = [path for path in SHAPE_OF_LAYOUT if draft.typed(path)]
-    if typed and not any(draft.typed(path) for path in LAYOUT):
-        for path, nothing in LAYOUT.items():
-            draft.derive(path, nothing, f"{typed[0]}={show(draft[typed[0]])}")
-    layout, stages = draft["model.pipeline_model_parallel_layout"], draft["model.pipeline_model_parallel_size"]
-    virtual = "model.virtual_pipeline_model_parallel_size"
-    if layout is not None and draft[virtual] is None:
+    """How blocks are shared out, where a recipe says it for other ones; and the chunks that a layout has."""
+    changed = [path for path in SHAPE_OF_LAYOUT if draft.changed(path)]
+    if changed and not any(draft.typed(path) for path in (LAYOUT, *ENDS, *COUNTED)):
+        _share_out_anew(draft, f"{changed[0]}={show(draft[changed[0]])}")
+    layout, stages = draft[LAYOUT], draft[STAGES]
+    if layout is not None and draft[CHUNKS] is None:
         chunks = len(spelled_out(layout).split("|"))
         if chunks > stages and chunks % stages == 0:
-            draft.derive(virtual, chunks // stages, f"the {chunks} chunks of model.pipeline_model_parallel_layout")
+            draft.derive(CHUNKS, chunks // stages, f"the {chunks} chunks of {LAYOUT}")
+
+
+def _share_out_anew(draft: Draft, why: str) -> None:
+    """A recipe's own way goes where it is not needed, and an uneven number of blocks becomes a layout.
+
+    Counting embedding and loss as blocks is kept where it comes out even.
+    """
+    uneven = [path for path in (LAYOUT, *ENDS, *COUNTED) if draft[path]]
+    blocks, chunks = draft["model.num_layers"], draft[STAGES] * (draft[CHUNKS] or 1)
+    counted = sum(draft[path] for path in COUNTED)
+    if counted and chunks > 1 and (blocks + counted) % chunks == 0:
+        return
+    for path in uneven:
+        draft.derive(path, False if path in COUNTED else None, why)
+    if uneven and blocks % chunks:
+        draft.derive(LAYOUT, uneven_layout(blocks, chunks, draft["model.mtp_num_layers"] or 0), why)
 
 
 def _vocabulary(draft: Draft) -> None:

@@ -27,6 +27,7 @@ class Draft:
         chosen = {path for path, _ in leaves(config.model_dump(exclude_unset=True))}
         for path, value in leaves(config.model_dump()):
             self.put(path, value, RECIPE if path in chosen else DEFAULT)
+        self.recipe = dict(self.values)
 
     def __getitem__(self, path: str) -> Any:
         """The value at `path`; None for a field that no layer has set."""
@@ -67,6 +68,10 @@ class Draft:
         """Whether the user set this field."""
         source = self.sources.get(path, DEFAULT)
         return source == OVERRIDE or source.startswith("flag ")
+
+    def changed(self, path: str) -> bool:
+        """Whether the user set this field to another value than the recipe's."""
+        return self.typed(path) and self.values.get(path) != self.recipe.get(path)
 
     def derive(self, path: str, value: Any, why: str) -> None:
         """Set a value that follows from others. Raises ConfigError where the user has set another one."""

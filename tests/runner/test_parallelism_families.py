@@ -95,7 +95,19 @@ EP2 = ("model.expert_model_parallel_size=2",)
 ETP1 = ("model.expert_tensor_parallel_size=1",)
 SHARDED = ("ddp.use_distributed_optimizer=true",)
 UNEVEN = "model.pipeline_model_parallel_layout=Et*3|tmmL"
+ALL_AGAIN = (
+    "model.recompute_granularity=full",
+    "model.recompute_method=uniform",
+    "model.recompute_num_layers=1",
+)
+PARTS_AGAIN = (
+    "model.recompute_granularity=selective",
+    "model.recompute_modules=[core_attn,moe,mlp,mla_up_proj]",
+)
 TOPOLOGIES: dict[str, tuple[str, int, tuple[str, ...]]] = {
+    "latents, all recomputed": (NAMES[1], 1, ALL_AGAIN),
+    "latents, parts recomputed": (NAMES[1], 1, PARTS_AGAIN),
+    "MTP, all recomputed": (NAMES[3], 1, ALL_AGAIN),
     "EP2": (NAMES[0], 2, EP2),
     "EP2, all-gather": (NAMES[0], 2, (*EP2, "model.moe_token_dispatcher_type=allgather")),
     "EP2 x TP2, experts whole": (NAMES[0], 2, (*EP2, *TP2, *ETP1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.config import ConfigContainer
@@ -62,6 +63,8 @@ def _build_chunk(model: ModelConfig, megatron_config: TransformerConfig, vocab_s
     # Layers of multi-latent attention each have a rotary embedding of their own, with parameters for all they need.
     if model.position_embedding_type == "rope" and not model.multi_latent_attention:
         _set_frequencies(built, model)
+    if model.recompute_granularity == "full" and hasattr(built, "mtp"):
+        _recompute_whole_predictions(built)
     for parameter in built.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
     return built
@@ -73,3 +76,13 @@ def _set_frequencies(built: LanguageModel, model: ModelConfig) -> None:
 
     rotary = built.rotary_pos_emb
     rotary.inv_freq = inverse_frequencies(model).to(rotary.inv_freq.device)
+
+
+def _recompute_whole_predictions(built: LanguageModel) -> None:
+    """Megatron Core recomputes a further prediction as a whole, and insists on being told to recompute one layer.
+
+    A block counts as two of them everywhere else.
+    """
+    for prediction in built.mtp.layers:
+        prediction.config = copy(prediction.config)
+        prediction.config.recompute_num_layers = 1

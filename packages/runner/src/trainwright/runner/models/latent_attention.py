@@ -43,10 +43,12 @@ class LatentAttention(MLASelfAttention):
         value: Tensor,
         attention_mask: Tensor | None,
         packed_seq_params: Any = None,
-        attn_mask_type: Any = None,
+        **others: Any,
     ) -> Tensor:
         """Without Megatron Core's padding of values in packed rows: our attention takes them as they are."""
-        context: Tensor = self.core_attention(query, key, value, attention_mask, packed_seq_params=packed_seq_params)
+        context: Tensor = self.core_attention(
+            query, key, value, attention_mask, packed_seq_params=packed_seq_params, **others
+        )
         return context
 
 

@@ -47,6 +47,10 @@ FIELDS = {
     "opt_clip_grad": "optimizer.clip_grad",
     "opt_use_distributed_optimizer": "optimizer.use_distributed_optimizer",
     "opt_use_precision_aware_optimizer": "optimizer.use_precision_aware_optimizer",
+    "opt_main_grads_dtype": "optimizer.main_grads_dtype",
+    "opt_main_params_dtype": "optimizer.main_params_dtype",
+    "opt_exp_avg_dtype": "optimizer.exp_avg_dtype",
+    "opt_exp_avg_sq_dtype": "optimizer.exp_avg_sq_dtype",
     "sched_lr_decay_style": "scheduler.lr_decay_style",
     "sched_lr_warmup_iters": "scheduler.lr_warmup_iters",
     "sched_lr_decay_iters": "scheduler.lr_decay_iters",
@@ -121,10 +125,6 @@ NO_FIELD = {
         "how the row was made, or what follows from other columns",
     ),
     **dict.fromkeys(("train_samples", "train_eval_iters"), "null in every row here"),
-    **dict.fromkeys(
-        ("opt_main_grads_dtype", "opt_main_params_dtype", "opt_exp_avg_dtype", "opt_exp_avg_sq_dtype"),
-        "the optimizer's state is always in 32 bits here",
-    ),
     **dict.fromkeys(
         ("mp_fp8_param_gather", "mp_first_last_layers_bf16", "mp_fp4"), "of fp8 and fp4, which are not here yet"
     ),

@@ -27,6 +27,7 @@ def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     _vocabulary(draft)
     _schedule(draft)
     _distributed_optimizer(draft)
+    _optimizer_state(draft)
     _sequence_parallelism(draft)
     _chat(draft)
     _per_token_loss(draft)
@@ -164,6 +165,19 @@ def _distributed_optimizer(draft: Draft) -> None:
     for needed in (DISTRIBUTED_OPTIMIZER[0], "ddp.overlap_grad_reduce"):
         if not draft[needed]:
             draft.derive("ddp.overlap_param_gather", False, f"{needed}=false")
+
+
+PRECISION_AWARE = "optimizer.use_precision_aware_optimizer"
+STATE_TYPES = tuple(f"optimizer.{name}_dtype" for name in ("main_grads", "main_params", "exp_avg", "exp_avg_sq"))
+
+
+def _optimizer_state(draft: Draft) -> None:
+    """A recipe's types of the optimizer's state go with the optimizer that has them; typed ones are left to it."""
+    if not draft[DISTRIBUTED_OPTIMIZER[0]] and not draft.typed(PRECISION_AWARE):
+        draft.derive(PRECISION_AWARE, False, f"{DISTRIBUTED_OPTIMIZER[0]}=false")
+    if not draft[PRECISION_AWARE]:
+        for path in STATE_TYPES:
+            draft.derive(path, "float32", f"{PRECISION_AWARE}=false")
 
 
 def _sequence_parallelism(draft: Draft) -> None:

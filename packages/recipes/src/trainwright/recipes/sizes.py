@@ -68,22 +68,29 @@ def row_length(config: ConfigContainer) -> int:
     return packed or dataset.seq_length
 
 
+_WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a number."""
+
+
 def _weight_width(config: ConfigContainer) -> int:
     """Bytes of one weight."""
     return 2 if config.mixed_precision.bf16 or config.mixed_precision.fp16 else 4
 
 
 def _optimizer_bytes(resolved: ResolvedRun, on_rank: Count) -> int:
-    """Adam keeps two 32-bit moments of each parameter, SGD one where it has momentum.
+    """Adam keeps two moments of each parameter, SGD one where it has momentum, and each a copy of 16-bit weights.
 
     The distributed optimizer splits them between the ranks that hold the same weights.
     """
     config, split = resolved.config, split_of(resolved.config.model)
-    moments = 2 if config.optimizer.optimizer == "adam" else int(config.optimizer.sgd_momentum > 0)
-    master = 1 if _weight_width(config) == 2 else 0
+    optimizer = config.optimizer
+    each = _WIDTHS[optimizer.main_params_dtype] if _weight_width(config) == 2 else 0
+    if optimizer.optimizer == "adam":
+        each += _WIDTHS[optimizer.exp_avg_dtype] + _WIDTHS[optimizer.exp_avg_sq_dtype]
+    else:
+        each += 4 * int(optimizer.sgd_momentum > 0)
     sharers, expert_sharers = 1, 1
-    if config.optimizer.use_distributed_optimizer:
+    if optimizer.use_distributed_optimizer:
         sharers = resolved.data_parallel_size * config.model.context_parallel_size
         expert_sharers = sharers * split.tensor // (split.experts * split.expert_tensor)
-    each = 4 * (moments + master)
     return -(-on_rank.dense * each // sharers) + -(-on_rank.experts * each // expert_sharers)

@@ -70,6 +70,13 @@ class OptimizerConfig(Section):
     use_distributed_optimizer: bool = False
     """Split optimizer state between data parallel ranks."""
     use_precision_aware_optimizer: bool = False
+    """Adam's state in types of its own, the four below. Needs Transformer Engine and the distributed optimizer."""
+    main_grads_dtype: Literal["float32", "bfloat16"] = "float32"
+    """In which gradients are handed to it."""
+    main_params_dtype: Literal["float32", "float16"] = "float32"
+    """Of the weights that it keeps beside 16-bit ones."""
+    exp_avg_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    exp_avg_sq_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
 
 
 class SchedulerConfig(Section):

@@ -44,6 +44,7 @@ ARCHITECTURES: dict[str, tuple[Any, Any, Any]] = {
 }
 
 _V3: dict[str, Any] = {"init_method_std": 0.006, "mtp_loss_scaling_factor": 0.1, "moe_hybridep_num_sms": 16}
+_BF16: dict[str, Any] = {"states": "bfloat16", **BF16}
 _OVERLAPPED: dict[str, Any] = {"dispatcher": "alltoall", "shared_overlap": True, "recompute": "selective"}
 _CHUNKED_ENVIRONMENT = {
     **HYBRIDEP_ENVIRONMENT,
@@ -55,8 +56,8 @@ _STAGES = {8: "Et*8|" + "t*8|" * 6, 16: "Et*4|" + "t*4|" * 14}
 """All stages but the last."""
 
 _row = partial(Pretrain, save_interval=2000)
-_v3 = partial(_row, "deepseek_v3", dispatcher="hybridep", model=_V3, env=HYBRIDEP_ENVIRONMENT, **BF16)
-_moonlight = partial(_row, "moonlight_16b", tokenizer=163_840, **BF16)
+_v3 = partial(_row, "deepseek_v3", dispatcher="hybridep", model=_V3, env=HYBRIDEP_ENVIRONMENT, **_BF16)
+_moonlight = partial(_row, "moonlight_16b", tokenizer=163_840, **_BF16)
 _kimi = partial(_row, "kimi_k2", tokenizer=163_840, optimizer="dist_muon", beta2=0.999, **_OVERLAPPED)
 
 # Numbers of Megatron Bridge's recipes of these names.

@@ -83,6 +83,8 @@ class Pretrain:
     decay: int | None = None
     """Updates until `min_lr`; null means all."""
     precision_aware: bool = False
+    states: Literal["float32", "bfloat16"] = "float32"
+    """Type of Adam's moments, and of the gradients that it takes."""
     grads: Literal["fp32", "bf16"] = "fp32"
     """Type in which gradients are summed and reduced."""
 
@@ -217,6 +219,7 @@ def _optimizer(row: Pretrain) -> OptimizerConfig:
             "clip_grad": 1.0,
             "use_distributed_optimizer": row.optimizer == "adam",
             "use_precision_aware_optimizer": row.precision_aware,
+            **dict.fromkeys(("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"), row.states),
         }
     )
 

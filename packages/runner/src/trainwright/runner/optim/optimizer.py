@@ -38,13 +38,15 @@ def mark_positions(chunks: Sequence[torch.nn.Module]) -> None:
 
 def optimizer_config(config: ConfigContainer) -> OptimizerConfig:
     """Megatron Core's configuration of the optimizer."""
+    import torch
     from megatron.core.optimizer import OptimizerConfig
 
     from trainwright.runner.models.transformer_config import params_dtype
 
+    types = {name: getattr(torch, value) for name, value in config.optimizer if name.endswith("_dtype")}
     return OptimizerConfig(
         # Its own name for what shares Muon's matrices out between data parallel ranks; `dist_muon` is the older one.
-        **dict(config.optimizer) | {"optimizer": config.optimizer.optimizer.removeprefix("dist_")},
+        **dict(config.optimizer) | {"optimizer": config.optimizer.optimizer.removeprefix("dist_")} | types,
         use_layer_wise_distributed_optimizer=config.optimizer.optimizer == "dist_muon",
         bf16=config.mixed_precision.bf16,
         fp16=config.mixed_precision.fp16,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainwright.launch.clusters import read_cluster
-from trainwright.launch.options import OPTIONS, Option, split
+from trainwright.launch.command_line import split
+from trainwright.launch.options import OPTIONS, Option
 from trainwright.launch.settings import effective
 
 PAGE = (Path(__file__).parents[2] / "docs" / "launch.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainwright.launch.clusters import Cluster
-from trainwright.launch.options import split
+from trainwright.launch.command_line import split
 from trainwright.launch.settings import Settings, effective
 from trainwright.launch.slurm_job import SlurmJob, render_slurm
 

@@ -6,7 +6,8 @@ import pytest
 
 from trainwright.launch import LaunchError
 from trainwright.launch.clusters import default_file, read_cluster, selected_cluster
-from trainwright.launch.options import OPTIONS, split
+from trainwright.launch.command_line import split
+from trainwright.launch.options import OPTIONS
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.launch import LaunchError
+from trainwright.launch.command_line import split, wants_help
 from trainwright.launch.help_text import WIDTH, help_text
-from trainwright.launch.options import OPTIONS, split, wants_help
+from trainwright.launch.options import OPTIONS
 from trainwright.launch.settings import Settings
 
 TEXT = st.text(st.characters(exclude_characters="\0"), max_size=12)

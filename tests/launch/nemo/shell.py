@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.launch.options import split
+from trainwright.launch.command_line import split
 from trainwright.launch.settings import effective
 from trainwright.launch.slurm import launch_slurm
 

@@ -24,7 +24,7 @@ def launch(context: typer.Context) -> None:
 
 def run(words: Sequence[str]) -> int:
     """Carry out `trainwright launch` with the words after it; the exit code. Raises errors with an `exit_code`."""
-    from trainwright.launch.options import split, wants_help
+    from trainwright.launch.command_line import split, wants_help
 
     if wants_help(words):
         from trainwright.launch.help_text import help_text

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainwright.launch.batch_script import render_sbatch
+    from trainwright.launch.command_line import split
     from trainwright.launch.errors import LaunchError, SubmissionFailed
     from trainwright.launch.local import launch_local
     from trainwright.launch.local_job import LocalJob, render_local
-    from trainwright.launch.options import OPTIONS, split
+    from trainwright.launch.options import OPTIONS
     from trainwright.launch.settings import Settings, effective, show
     from trainwright.launch.slurm import launch_slurm
     from trainwright.launch.slurm_job import SlurmJob, render_slurm
@@ -48,7 +49,7 @@ _HOME = {
     "render_sbatch": "batch_script",
     "render_slurm": "slurm_job",
     "show": "settings",
-    "split": "options",
+    "split": "command_line",
 }
 
 

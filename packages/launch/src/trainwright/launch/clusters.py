@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from trainwright.launch.command_line import Typed
 from trainwright.launch.errors import LaunchError
-from trainwright.launch.options import OPTIONS, Option, Typed
+from trainwright.launch.options import OPTIONS, Option
 
 _KEYS = {
     name.lstrip("-"): option for option in OPTIONS for name in option.names if option.cluster and name.startswith("--")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.launch.clusters import Cluster
+from trainwright.launch.command_line import Typed
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.mounts import Mount, host_path, merge_mounts, parse_mount
-from trainwright.launch.options import Option, Typed
+from trainwright.launch.options import Option
 from trainwright.launch.slurm_params import check_params, parse_pairs
 from trainwright.launch.srun_arguments import check_srun_argument
 from trainwright.launch.values import image, shown, variable

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainwright.launch import forwarded, recipe_names
 from trainwright.launch.clusters import Cluster
+from trainwright.launch.command_line import Typed
 from trainwright.launch.errors import LaunchError
 from trainwright.launch.gathering import (
     Draft,
@@ -22,7 +23,7 @@ from trainwright.launch.gathering import (
     take_srun_arguments,
 )
 from trainwright.launch.mounts import Mount
-from trainwright.launch.options import OPTIONS, Option, Typed
+from trainwright.launch.options import OPTIONS, Option
 from trainwright.launch.values import CHECKS, MEMORY_CLOCK_VR200
 
 

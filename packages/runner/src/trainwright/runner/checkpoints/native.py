@@ -29,6 +29,9 @@ OPTIMIZER = ("optimizer.", "chained_")
 """How names of an optimizer's tensors begin."""
 FINAL_NORM, FINAL_NORM_OF_GPT = "decoder.final_norm.", "decoder.final_layernorm."
 GPT_LAYER = re.compile(r"decoder\.layers\.(?:(\d+)\.)?(.+)")
+ROUTER = "mlp.router.weight"
+NORM_BEFORE_EXPERTS = "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."
+"""As `GPTModel`'s own layers call it, and as all others do."""
 OF_ATTENTION = ("self_attention.", "input_layernorm.")
 
 
@@ -113,7 +116,7 @@ class NativeWeights:
         stored = self._stored[name]
         if stored.layer is not None:
             return self._block(stored.name, (stored.layer, *offsets), (1, *sizes))[0]
-        return self._block(name, offsets, sizes)
+        return self._block(stored.name, offsets, sizes)
 
     def _block(self, name: str, offsets: Sequence[int], sizes: Sequence[int]) -> Tensor:
         entry = self._tensors[name]
@@ -160,6 +163,8 @@ def hybrid_names(tensors: dict[str, TensorStorageMetadata]) -> dict[str, Stored]
             continue
         number, rest = layer.groups()
         place = 0 if rest.startswith(OF_ATTENTION) else 1
+        if name.removesuffix(rest) + ROUTER in tensors:
+            rest = rest.replace(*NORM_BEFORE_EXPERTS)
         blocks = range(entry.size[0]) if number is None else [int(number)]
         for block in blocks:
             hybrid = f"decoder.layers.{LAYERS_PER_BLOCK * block + place}.{rest}"

@@ -1,7 +1,5 @@
 """`SdpaAttention` against Megatron Core's own `DotProductAttention`, forward and backward."""
 
-import dataclasses
-
 import pytest
 import torch
 from tests.runner.small_models import LLAMA, configuration, start_groups
@@ -18,6 +16,9 @@ CASES = {
     "window of the whole sequence": {"window_size": [63, 0]},
     "another scale": {"softmax_scale": 0.7},
     "wide heads": {"kv_channels": 16},
+    "learnt sinks": {"softmax_type": "learnable", "num_query_groups": 2},
+    "learnt sinks in a window": {"softmax_type": "learnable", "window_size": [5, 0]},
+    "a sink of zero": {"softmax_type": "off-by-one"},
 }
 
 
@@ -54,9 +55,13 @@ def _difference(changes: dict[str, object]) -> tuple[float, float, float]:
             attention_type="self",
             softmax_scale=megatron_config.softmax_scale,
         )
+        learnt = list(attention.parameters())
+        for sinks in learnt:
+            torch.nn.init.normal_(sinks, std=2.0, generator=torch.Generator().manual_seed(1))
         output = attention(*inputs, mask)
+        torch.manual_seed(1)
         output.backward(torch.randn_like(output))
-        results.append((output.detach(), torch.cat([x.grad.flatten() for x in inputs])))
+        results.append((output.detach(), torch.cat([x.grad.flatten() for x in (*inputs, *learnt)])))
     parallel_state.destroy_model_parallel()
     (ours, our_gradients), (theirs, their_gradients) = results
     return (
@@ -93,9 +98,6 @@ def refusals() -> list[str]:
     with pytest.raises(ValueError) as caught:
         SdpaAttention(megatron_config, 1, AttnMaskType.padding)
     messages.append(str(caught.value))
-    with pytest.raises(ValueError) as caught:
-        SdpaAttention(dataclasses.replace(megatron_config, softmax_type="learnable"), 1, AttnMaskType.causal)
-    messages.append(str(caught.value))
     attention = SdpaAttention(megatron_config, 1, AttnMaskType.causal)
     x = torch.ones(2, 1, 8, 8)
     with pytest.raises(ValueError) as caught:
@@ -104,7 +106,6 @@ def refusals() -> list[str]:
 
 
 def test_what_it_cannot_do_is_refused():
-    padding, sinks, biases = run_ranks(refusals, 1)[0]
+    padding, biases = run_ranks(refusals, 1)[0]
     assert "causal" in padding and "padding" in padding
-    assert "attention sinks" in sinks
     assert "biases" in biases

@@ -169,13 +169,19 @@ def stage_parameters(model: ModelConfig, vocabulary: int) -> list[Count]:
         own = (block(model, one, split) for one in range(number, number + blocks))
         counts[chunk % stages] = sum(own, counts[chunk % stages])
         number += blocks
-    words = embedding(model, vocabulary, split.tensor)
-    counts[0] += Count(words)
     counts[-1] += Count(norm(model, model.hidden_size)) + further_predictions(model, split)
+    return [count + Count(words) for count, words in zip(counts, stage_words(model, vocabulary), strict=True)]
+
+
+def stage_words(model: ModelConfig, vocabulary: int) -> list[int]:
+    """Embedding and output layer on one rank of each pipeline stage."""
+    ranks, stages = model.tensor_model_parallel_size, model.pipeline_model_parallel_size
+    words = [0] * stages
+    words[0] += embedding(model, vocabulary, ranks)
     # Tied weights are one tensor on one rank, and a copy on the last stage where the model spans several.
     if not model.share_embeddings_and_output_weights or stages > 1:
-        counts[-1] += Count(output(model, vocabulary, split.tensor))
+        words[-1] += output(model, vocabulary, ranks)
     # Further predictions read the embedding too: the last stage has a copy.
     if model.mtp_num_layers is not None and stages > 1:
-        counts[-1] += Count(words)
-    return counts
+        words[-1] += embedding(model, vocabulary, ranks)
+    return words

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.parameters import Count, active_parameters, split_of, stage_parameters, whole_model
+from trainwright.recipes.parameters import (
+    Count,
+    active_parameters,
+    split_of,
+    stage_parameters,
+    stage_words,
+    whole_model,
+)
 from trainwright.recipes.pipeline import ResolvedRun
 
 
@@ -55,7 +62,10 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
         parameters_per_rank=on_rank,
         weight_bytes=on_rank * _weight_width(config),
         gradient_bytes=on_rank * (4 if config.ddp.grad_reduce_in_fp32 else _weight_width(config)),
-        optimizer_bytes=max(_optimizer_bytes(resolved, count) for count in stages),
+        optimizer_bytes=max(
+            _optimizer_bytes(resolved, count, words)
+            for count, words in zip(stages, stage_words(config.model, vocabulary), strict=True)
+        ),
         samples=samples,
         tokens=samples * row_length(config),
     )
@@ -77,20 +87,24 @@ def _weight_width(config: ConfigContainer) -> int:
     return 2 if config.mixed_precision.bf16 or config.mixed_precision.fp16 else 4
 
 
-def _optimizer_bytes(resolved: ResolvedRun, on_rank: Count) -> int:
+def _optimizer_bytes(resolved: ResolvedRun, on_rank: Count, words: int) -> int:
     """Adam keeps two moments of each parameter, SGD one where it has momentum, and each a copy of 16-bit weights.
 
-    The distributed optimizer splits them between the ranks that hold the same weights.
+    Muon keeps one of its matrices, and Adam beside it two of the `words` of embedding and output layer (norms and
+    biases are too few to count). The distributed optimizer splits them between the ranks that hold the same weights,
+    and so does `dist_muon`, matrix by matrix.
     """
     config, split = resolved.config, split_of(resolved.config.model)
     optimizer = config.optimizer
-    each = _WIDTHS[optimizer.main_params_dtype] if _weight_width(config) == 2 else 0
+    each, more = _WIDTHS[optimizer.main_params_dtype] if _weight_width(config) == 2 else 0, 0
     if optimizer.optimizer == "adam":
         each += _WIDTHS[optimizer.exp_avg_dtype] + _WIDTHS[optimizer.exp_avg_sq_dtype]
-    else:
+    elif optimizer.optimizer == "sgd":
         each += 4 * int(optimizer.sgd_momentum > 0)
+    else:
+        each, more = each + 4, 4 * words
     sharers, expert_sharers = 1, 1
-    if optimizer.use_distributed_optimizer:
+    if optimizer.use_distributed_optimizer or optimizer.optimizer == "dist_muon":
         sharers = resolved.data_parallel_size * config.model.context_parallel_size
         expert_sharers = sharers * split.tensor // (split.experts * split.expert_tensor)
-    return -(-on_rank.dense * each // sharers) + -(-on_rank.experts * each // expert_sharers)
+    return -(-(on_rank.dense * each + more) // sharers) + -(-on_rank.experts * each // expert_sharers)

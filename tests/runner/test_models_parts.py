@@ -199,3 +199,10 @@ def test_operations_need_a_vocabulary():
     assert math.isfinite(floating_point_operations(configuration(model), vocab_size=10).of(1, 1))
     with pytest.raises(ValueError, match="not resolved"):
         floating_point_operations(configuration(model))
+
+
+def test_what_only_transformer_engine_does_is_refused_without_it():
+    for name in ("moe_grouped_gemm", "moe_permute_fusion", "moe_router_fusion", "moe_shared_expert_overlap"):
+        model = ModelConfig.model_validate(LLAMA | {"num_moe_experts": 4, name: True})
+        with pytest.raises(RunRefused, match=f"model.{name}=true needs Transformer Engine"):
+            stack_spec(model)

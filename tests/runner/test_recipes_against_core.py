@@ -133,6 +133,8 @@ def test_estimated_parameters_are_those_of_the_model(recipe: str, world_size: in
 DECLARED_ACTS = {
     "activation_func_clamp_value": "0.001",
     "glu_linear_offset": "1",
+    "num_moe_experts": "4",
+    "softmax_type": "off-by-one",
     "window_size": "[2,0]",
 }
 OTHERS_ACT = {
@@ -151,8 +153,12 @@ ACTS_ELSEWHERE = {
     "calculate_per_token_loss",
     "cross_entropy_fusion_impl",
     "gradient_accumulation_fusion",
+    "log_max_attention_logit",
     "moe_hybridep_num_sms",
     "overlap_p2p_comm",
+    "qk_clip",
+    "qk_clip_alpha",
+    "qk_clip_threshold",
     "recompute_modules",
 }
 

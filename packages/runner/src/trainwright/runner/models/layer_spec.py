@@ -22,6 +22,9 @@ def stack_spec(model: ModelConfig) -> ModuleSpec:
     """
     if uses_transformer_engine():
         return _transformer_engine_stack(model)
+    for name in ("moe_grouped_gemm", "moe_permute_fusion", "moe_router_fusion", "moe_shared_expert_overlap"):
+        if model.num_moe_experts is not None and getattr(model, name):
+            raise RunRefused(f"model.{name}=true needs Transformer Engine, which is not installed; leave it out")
     # Megatron Core 0.19 asks Transformer Engine about fp8 there, and compiles an extension at the first use.
     if "layernorm" in ((model.model_extra or {}).get("recompute_modules") or ()):
         raise RunRefused("model.recompute_modules: layernorm needs Transformer Engine; core_attn and mlp do not")

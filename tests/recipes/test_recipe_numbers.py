@@ -13,6 +13,7 @@ from trainwright.recipes.library import RECIPES, Recipe, find_recipe
 from trainwright.recipes.validate.extras import HONOURED
 
 PUBLIC = [recipe for recipe in RECIPES if not recipe.own]
+FIELDS_OF_COLUMNS = {path.removeprefix("model.") for path in FIELDS.values()}
 LOW_PRECISION = sorted(name for name, row in RECIPE_ROWS.items() if row["precision"] != "bf16")
 
 
@@ -30,6 +31,12 @@ def value_or_default(config: ConfigContainer, path: str) -> Any:
     name = path.removeprefix("model.")
     unset = path.startswith("model.") and name not in dict(config.model)
     return catalogue.default(name) if unset else value(config, path)
+
+
+def default_of(name: str) -> Any:
+    """The default of a field of `model`."""
+    declared = ModelConfig.model_fields.get(name)
+    return declared.default if declared else catalogue.default(name)
 
 
 def is_read(config: ConfigContainer, path: str) -> bool:
@@ -90,6 +97,23 @@ def test_what_it_sets_of_the_model_is_set_here(recipe: Recipe) -> None:
         if name in NO_MODEL_FIELD or public in (None, "<long>") or not is_read(config, path):
             continue
         assert value_or_default(config, path) == expected(recipe, path, public), path
+
+
+SET_SOMEWHERE = {name for row in RECIPE_ROWS.values() for name in row["model_set_by_recipe"]}
+OF_THE_MODEL = {"rotary_base", "rotary_scaling_factor", "mtp_num_layers", "apply_rope_fusion"}
+"""Set by some recipes, and part of others' architecture."""
+
+
+@pytest.mark.parametrize("recipe", PUBLIC, ids=lambda recipe: recipe.name)
+def test_what_only_others_set_of_the_model_is_the_default_here(recipe: Recipe) -> None:
+    config = resolved(recipe.name)
+    names = SET_SOMEWHERE - RECIPE_ROWS[recipe.name]["model_set_by_recipe"].keys() - NO_MODEL_FIELD.keys()
+    differing = {
+        name: value_or_default(config, f"model.{name}")
+        for name in names - OF_THE_MODEL
+        if name not in FIELDS_OF_COLUMNS and value_or_default(config, f"model.{name}") != default_of(name)
+    }
+    assert differing == {}
 
 
 @pytest.mark.parametrize("recipe", PUBLIC, ids=lambda recipe: recipe.name)

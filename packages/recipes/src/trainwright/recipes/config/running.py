@@ -48,7 +48,7 @@ class CheckpointConfig(Section):
     """Load this step and not the latest complete one."""
     ckpt_format: Literal["torch_dist"] = "torch_dist"
     pretrained_checkpoint: str | None = None
-    """Weights to start from: a native checkpoint folder. Counters and optimizer start at zero."""
+    """Weights to start from: a Hugging Face directory or a native checkpoint. Counters and optimizer start at zero."""
     fully_parallel_save: bool = True
     """Data parallel ranks share the writing."""
 

@@ -68,7 +68,7 @@ def test_answers_at_once_because_nothing_is_loaded(words: tuple[str, ...]) -> No
     """NeMo-Run's import takes 7 s and more; the recipes' and rich's take long enough to be felt."""
     loaded = loaded_by(*words)
     assert "trainwright.launch.options" in loaded
-    assert not loaded & {"nemo_run", "torch", "trainwright.recipes", "rich", "yaml", "omegaconf"}
+    assert not loaded & {"nemo_run", "torch", "trainwright.recipes", "pydantic", "rich", "yaml", "omegaconf"}
 
 
 def test_the_preflight_never_loads_torch() -> None:

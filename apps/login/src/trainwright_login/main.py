@@ -11,7 +11,7 @@ import typer
 
 from trainwright_login import report_commands
 from trainwright_login.demo import demo
-from trainwright_login.launch import launch
+from trainwright_login.launch import launch, run
 from trainwright_login.untouched import Untouched
 
 app = typer.Typer(
@@ -65,9 +65,13 @@ def main() -> None:
         # A word or a path may hold bytes that are no UTF-8: they go out as they came in.
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
-        code = app(prog_name="trainwright", standalone_mode=False)
+        # Typer would hand the words of `launch` on as they are, and import pydantic for it.
+        is_launch = sys.argv[1:2] == ["launch"]
+        code = run(sys.argv[2:]) if is_launch else app(prog_name="trainwright", standalone_mode=False)
         # Python itself may end with 0 although it could not write the last of the output.
         print(end="", flush=True)
+    except KeyboardInterrupt:
+        code = 130
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from trainwright.datasets.errors import DataError
 from trainwright.datasets.sft.adapters import Adapter
 from trainwright.datasets.sft.preprocess import Preprocessor, Tokenized
 from trainwright.datasets.sft.rows import BrokenRow, Rows, UnsupervisedRow, digest
@@ -56,7 +57,7 @@ class SftDataset:
             message = f"{self.rows.where(number)}: {error}"
             if isinstance(error, self._skipped):
                 return message
-            raise type(error)(message) from None
+            raise type(error)(message + _LEFT_OUT[type(error)]) from None
 
     def where(self, number: int) -> tuple[str, ...]:
         """The row that a sample is made of."""
@@ -68,7 +69,13 @@ class SftDataset:
             self._preprocess.check(self._adapter(self.rows[number]))
         except BrokenRow as error:
             if BrokenRow not in self._skipped:
-                raise BrokenRow(f"{self.rows.where(number)}: {error}") from None
+                raise BrokenRow(f"{self.rows.where(number)}: {error}{_LEFT_OUT[BrokenRow]}") from None
+
+
+_LEFT_OUT: dict[type[DataError], str] = {
+    BrokenRow: " (dataset.preprocessing.broken_rows=skip leaves such rows out)",
+    UnsupervisedRow: " (dataset.preprocessing.unsupervised_rows=skip leaves such rows out)",
+}
 
 
 def shifted(sequence: Tokenized) -> Sample:

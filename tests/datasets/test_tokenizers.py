@@ -140,7 +140,7 @@ BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         lambda folder: write(folder / "t.json", "{"),
         "is no Hugging Face tokenizer: ",
     ),
-    "a name of the hub": ("HuggingFaceTokenizer", lambda _: "org/model", "org/model does not exist"),
+    "no such folder": ("HuggingFaceTokenizer", lambda folder: folder / "x", "tokenizer.json or a hub id"),
     "Null without a size": ("NullTokenizer", lambda _: None, "tokenizer.vocab_size is not set"),
 }
 
@@ -157,6 +157,46 @@ def test_a_tokenizer_that_cannot_be_had_is_refused_in_one_line(name: str, tmp_pa
         build(kind, model(tmp_path))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub, with no way to the hub."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def test_a_hub_id_is_read_from_the_cache_like_its_folder(hub_cache: Path, huggingface_folder: Path) -> None:
+    repository, revision = hub_cache / "models--org--model", "0" * 40
+    shutil.copytree(huggingface_folder, repository / "snapshots" / revision)
+    write(make(repository / "refs") / "main", revision)
+    assert build("HuggingFaceTokenizer", "org/model").unique_identifiers == (
+        build("HuggingFaceTokenizer", huggingface_folder).unique_identifiers
+    )
+
+
+def test_a_folder_called_like_a_repository_comes_first(
+    hub_cache: Path, huggingface_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(huggingface_folder, tmp_path / "org" / "model")
+    monkeypatch.chdir(tmp_path)
+    assert build("HuggingFaceTokenizer", "org/model").vocab_size
+
+
+def test_a_hub_id_that_cannot_be_fetched_names_itself_and_the_cache(hub_cache: Path) -> None:
+    with pytest.raises(DataError) as error:
+        build("HuggingFaceTokenizer", "org/model")
+    message = str(error.value)
+    assert "org/model is no local folder" in message and str(hub_cache) in message and "HF_HUB_OFFLINE" in message
+    assert "\n" not in message
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
 
 
 def test_a_tokenizer_without_an_end_is_refused(huggingface_folder: Path, tmp_path: Path) -> None:

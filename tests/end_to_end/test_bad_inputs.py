@@ -81,7 +81,8 @@ SELECTION = (
     Bad("unknown model", "--model llama99_1b --mode pretrain", ("llama99_1b", "no such recipe")),
     Bad("planned recipe", "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft", ("not available yet",)),
     Bad("unknown dataset", f"{LLAMA} --dataset mocc", ("--dataset mocc", "mock")),
-    Bad("planned dataset", f"{LLAMA} --dataset squad", ("--dataset squad", "not available yet")),
+    Bad("planned dataset", f"{LLAMA} --dataset energon", ("--dataset energon", "not available yet")),
+    Bad("dataset of another mode", f"{LLAMA} --dataset squad", ("--dataset squad", "serves --mode sft")),
     Bad("unknown step", f"{LLAMA} --step-func lm_step", ("--step-func lm_step", "llm_step")),
     Bad("planned step", f"{LLAMA} --step-func vlm_step", ("--step-func vlm_step", "not available yet")),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.datasets.errors import DataError
 from trainwright.datasets.tokenizers.base import Tokenizer
+from trainwright.datasets.tokenizers.hub import from_hub, is_hub_id
 from trainwright.datasets.tokenizers.huggingface import HuggingFaceTokenizer
 from trainwright.datasets.tokenizers.plain import ByteLevelTokenizer, NullTokenizer
 from trainwright.datasets.tokenizers.tiktoken_file import TikTokenizer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_tokenizer(tokenizer: TokenizerConfig) -> Tokenizer:
-    """The tokenizer that `tokenizer.*` describes, from local files only.
+    """The tokenizer that `tokenizer.*` describes, from local files; a Hugging Face one also by its hub id.
 
     Raises:
         DataError: a file or size that the type needs is missing or cannot be used.
@@ -29,12 +30,20 @@ def build_tokenizer(tokenizer: TokenizerConfig) -> Tokenizer:
                 raise DataError("tokenizer.vocab_size is not set: NullTokenizer has no vocabulary of its own")
             return NullTokenizer(tokenizer.vocab_size)
         case "HuggingFaceTokenizer":
-            return HuggingFaceTokenizer(_model_path(tokenizer, "a local tokenizer folder or tokenizer.json"))
+            return HuggingFaceTokenizer(_huggingface_path(tokenizer))
         case "TikTokenizer":
             path = _model_path(tokenizer, "a tiktoken vocabulary file")
             if path.is_dir():
                 raise DataError(f"tokenizer.tokenizer_model: {path} is a folder, TikTokenizer needs a vocabulary file")
             return TikTokenizer(path)
+
+
+def _huggingface_path(tokenizer: TokenizerConfig) -> Path:
+    """A local path comes first: a folder may be called like a repository of the hub."""
+    name = tokenizer.tokenizer_model
+    if name is not None and is_hub_id(name) and not Path(name).exists():
+        return from_hub(name)
+    return _model_path(tokenizer, "a local tokenizer folder, a tokenizer.json or a hub id")
 
 
 def _model_path(tokenizer: TokenizerConfig, wanted: str) -> Path:

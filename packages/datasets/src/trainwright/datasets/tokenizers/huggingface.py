@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer from a local folder or a `tokenizer.json`; the network is never asked."""
+"""A Hugging Face tokenizer from a local folder or a `tokenizer.json`; the network is not asked here."""
 
 from __future__ import annotations
 

@@ -33,8 +33,9 @@ def threshold(config: TransformerConfig) -> float | None:
 
 def forget_logits(chunks: Sequence[torch.nn.Module]) -> None:
     """Begin anew to watch: what a skipped update or a validation left behind is of no update that was made."""
-    for attention in _attentions(chunks):
-        attention.core_attention.current_max_attn_logits = None
+    if _watched(chunks):
+        for attention in _attentions(chunks):
+            attention.core_attention.current_max_attn_logits = None
 
 
 def clip_heads(chunks: Sequence[torch.nn.Module], optimizer: Any) -> ObservedHeads | None:
@@ -46,11 +47,10 @@ def clip_heads(chunks: Sequence[torch.nn.Module], optimizer: Any) -> ObservedHea
     """
     from megatron.core.utils import get_model_config
 
-    config = get_model_config(chunks[0])
-    if not (config.qk_clip or config.log_max_attention_logit):
+    if not _watched(chunks):
         return None
     attentions = [part for part in _attentions(chunks) if part.core_attention.current_max_attn_logits is not None]
-    limit = threshold(config)
+    limit = threshold(get_model_config(chunks[0]))
     observed = _observe(attentions, limit, next(chunks[0].parameters()).device)
     if limit is not None:
         with torch.no_grad():
@@ -58,6 +58,13 @@ def clip_heads(chunks: Sequence[torch.nn.Module], optimizer: Any) -> ObservedHea
                 _clip(attention, limit, optimizer)
     forget_logits(chunks)
     return observed
+
+
+def _watched(chunks: Sequence[torch.nn.Module]) -> bool:
+    from megatron.core.utils import get_model_config
+
+    config = get_model_config(chunks[0])
+    return bool(config.qk_clip or config.log_max_attention_logit)
 
 
 def _attentions(chunks: Sequence[torch.nn.Module]) -> Iterator[Any]:

@@ -209,3 +209,11 @@ def test_another_template_is_another_fingerprint(tokenizer: Tokenizer, template_
     before = Preprocessor(chat_words(chat_template=path), tokenizer).identity
     Path(path).write_text(PLAIN + " ")
     assert Preprocessor(chat_words(chat_template=path), tokenizer).identity != before
+
+
+def test_white_space_at_the_edge_of_a_mark_belongs_to_it(tokenizer: Tokenizer, template_file: Any) -> None:
+    """Though this tokenizer's own offsets leave spaces out."""
+    template = template_file(
+        "{% for message in messages %}{% generation %}{{ message.content }}{% endgeneration %}<|im_end|>{% endfor %}"
+    )
+    assert learnt(tokenizer, turns("x", " y  "), chat_template=template) == [" y  "]

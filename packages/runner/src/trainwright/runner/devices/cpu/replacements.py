@@ -31,7 +31,7 @@ def _move_counts_to_host(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _send_weights_one_by_one(layer_wise: Any) -> Any:
-    """Ranks that share matrices out gather parts of unequal size, which gloo cannot; its own other way does the same."""
+    """Ranks that share matrices out gather parts of unequal size, which gloo cannot; sending each does the same."""
     layer_wise.allgather_params = layer_wise.broadcast_params
     return layer_wise
 

@@ -11,18 +11,19 @@ FIRST_TO_FAIL = "first_to_fail"
 """In the job's directory, `first_to_fail_<job id>_<restart>`: the rank that ended first with an error, and its code."""
 
 # Slurm signals the program that it has started, and where it tracks processes by cgroup only that one: it is passed on.
-# A signal ends `wait` early. 127 is what `wait` says of a process that it has told of already. A program in the
-# background has no standard input unless it is given one. The names are long, because a variable of the image or of
-# --env by one of them would change on its way to the run.
+# A signal ends `wait` early; one that comes before the process is known is kept for it. 127 is what `wait` says of a
+# process that it has told of already. A program in the background has no standard input unless it is given one. The
+# names are long, because a variable of the image or of --env by one of them would change on its way to the run.
 _PASS_ON = (
-    'trap \'[ "$trainwright_run" ] || exit {code}; trainwright_again=1; '
-    'kill -s {signal} "$trainwright_run" 2>/dev/null\' {signal}; '
+    "trap 'trainwright_again=1; trainwright_early={signal}; "
+    '[ -z "$trainwright_run" ] || kill -s {signal} "$trainwright_run" 2>/dev/null\' {signal}; '
 )
 _RUN = (
-    "trainwright_run= trainwright_code=127; "
-    + _PASS_ON.format(signal="TERM", code=128 + 15)
-    + _PASS_ON.format(signal="USR1", code=128 + 10)
+    "trainwright_run= trainwright_early= trainwright_code=127; "
+    + _PASS_ON.format(signal="TERM")
+    + _PASS_ON.format(signal="USR1")
     + 'exec 3<&0; "$@" <&3 3<&- & trainwright_run=$!; '
+    '[ -z "$trainwright_early" ] || kill -s "$trainwright_early" "$trainwright_run" 2>/dev/null; '
     'while trainwright_again=; wait "$trainwright_run"; trainwright_new=$?; '
     '[ "$trainwright_new" -eq 127 ] || trainwright_code=$trainwright_new; [ "$trainwright_again" ]; do :; done; '
     '[ "$trainwright_code" -eq 0 ] || (set -C; echo "$SLURM_PROCID $trainwright_code" '

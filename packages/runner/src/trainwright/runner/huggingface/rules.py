@@ -32,6 +32,11 @@ class Slot:
         return self.shape if self.count is None else (self.count, *self.shape)
 
 
+def as_they_are(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """One whole tensor after the other."""
+    return tensors
+
+
 @dataclass(frozen=True)
 class Rule:
     """How tensors of theirs become one of ours.
@@ -42,14 +47,16 @@ class Rule:
 
     ours: Slot
     theirs: tuple[Slot, ...]
-    views: Views = lambda tensors: tensors
+    views: Views = as_they_are
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Ours, whole; may share memory with `tensors`."""
         return self.block(tensors, (0,) * len(self.ours.shape), self.ours.shape)
 
     def split(self, whole: Tensor) -> list[Tensor]:
-        """Theirs, in their order, in memory of their own."""
+        """Theirs, in their order; may share memory with `whole`."""
+        if self.views is as_they_are:
+            return list(whole.split([slot.shape[0] for slot in self.theirs]))
         parts = [whole.new_empty(slot.shape) for slot in self.theirs]
         views = self.views(parts)
         for view, rows in zip(views, whole.split([len(view) for view in views]), strict=True):

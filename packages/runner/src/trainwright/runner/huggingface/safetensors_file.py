@@ -94,5 +94,6 @@ def _write_file(path: Path, planned: Mapping[str, Planned], tensor: Callable[[st
             if tuple(data.shape) != one.shape:
                 raise ValueError(f"{name} has the shape {list(data.shape)} and not {list(one.shape)}")
             stream.write(data.reshape(-1).view(torch.uint8).numpy())
+            del data  # before the next one is made
         stream.flush()
         os.fsync(stream.fileno())

@@ -35,6 +35,8 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
         RunRefused: the checkpoint cannot be read, belongs to another model, or lacks what is asked for.
     """
     common = read_common(path)
+    if "progress" not in common["trainwright"]:
+        raise RunRefused(f"{path} holds weights alone, of no run; start from it with checkpoint.pretrained_checkpoint")
     require_parts(path, written_with(path, common), trainer.resolved.config, optimizer=optimizer, rng=rng)
     remarks = []
     same_topology = common["trainwright"]["topology"] == topology(trainer)

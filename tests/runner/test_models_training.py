@@ -37,7 +37,6 @@ def train_beside_transformers() -> tuple[list[float], list[float]]:
     """Losses of the same updates: ours, and a plain PyTorch loop over transformers with torch's own AdamW."""
     from tests.runner.megatron_training import backward, build
 
-
     schedule = {"lr_decay_style": "constant"}
     config = configuration(LLAMA, optimizer={"lr": 3e-3, "adam_beta2": 0.95, "weight_decay": 0.1}, scheduler=schedule)
     start_groups(config)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.errors import DataError
+from trainwright.datasets.loader_workers import ignore_stop_signals, started
 from trainwright.datasets.sft.build import RunDataset
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def build_loader(
         # Its own generator: the loader would draw from the global one, and a resumed run's numbers would differ.
         generator=torch.Generator(),
     )
-    return iter(loader)
+    return started(loader)
 
 
 def _rows(
@@ -143,12 +143,6 @@ def _collate(samples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     import torch
 
     return {key: torch.stack([sample[key] for sample in samples]) for key in BATCH_KEYS}
-
-
-def ignore_stop_signals(_worker: int) -> None:
-    """A signal to the whole job is for the rank, which then finishes the update; the worker must outlive it."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _check_sizes(global_batch: int, micro_batch: int, rank: int, ranks: int, consumed: int) -> None:

@@ -10,6 +10,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.errors import DataError
+from trainwright.datasets.loader_workers import ignore_stop_signals, started
 from trainwright.datasets.sft.build import RunDataset
 from trainwright.datasets.sft.collate import Batch, pad, padded_length, round_up
 from trainwright.datasets.sft.dataset import empty, without_loss
@@ -63,7 +64,7 @@ def row_batches(
         worker_init_fn=_quiet if words.num_workers else None,
         generator=torch.Generator(),  # its own, so that the run's random numbers stay what they are
     )
-    return _unwrapped(iter(loader))
+    return _unwrapped(started(loader))
 
 
 _FILL = -1
@@ -130,8 +131,6 @@ def _as_it_is(made: Made) -> Made:
 
 def _quiet(worker: int) -> None:
     """A worker of the loader: no signal meant for the rank ends it, and its tokenizer starts no threads of its own."""
-    from trainwright.datasets.loader import ignore_stop_signals
-
     ignore_stop_signals(worker)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -42,6 +42,13 @@ def started(loader: DataLoader[Any]) -> Iterator[Any]:
     return iterator
 
 
+def stop(iterator: Iterator[Any]) -> None:
+    """End the workers of `started(loader)` now, while torch can still tell them."""
+    shut_down = getattr(iterator, "_shutdown_workers", None)
+    if shut_down is not None:
+        shut_down()
+
+
 def _kill_workers() -> None:
     left = set(_workers).intersection(active_children())
     if left:

@@ -10,7 +10,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from trainwright.datasets.errors import DataError
-from trainwright.datasets.loader_workers import ignore_stop_signals, started
+from trainwright.datasets.loader_workers import ignore_stop_signals, started, stop
 from trainwright.datasets.sft.build import RunDataset
 from trainwright.datasets.sft.collate import Batch, pad, padded_length, round_up
 from trainwright.datasets.sft.dataset import empty, without_loss
@@ -140,12 +140,15 @@ def _unwrapped(made: Iterator[Made]) -> Iterator[Batch]:
     import torch
 
     skipped = 0
-    for some in made:
-        if some.failure is not None:
-            raise RowFailure(some.failure)
-        for reason in some.skipped:
-            skipped += 1
-            if skipped <= _NAMED or skipped.bit_count() == 1:
-                _LOG.warning("row skipped (%d so far): %s", skipped, reason)
-        for batch in some.batches:
-            yield {name: torch.from_numpy(array) for name, array in batch.items()}
+    try:
+        for some in made:
+            if some.failure is not None:
+                raise RowFailure(some.failure)
+            for reason in some.skipped:
+                skipped += 1
+                if skipped <= _NAMED or skipped.bit_count() == 1:
+                    _LOG.warning("row skipped (%d so far): %s", skipped, reason)
+            for batch in some.batches:
+                yield {name: torch.from_numpy(array) for name, array in batch.items()}
+    finally:
+        stop(made)

@@ -115,7 +115,7 @@ TOPOLOGY = (
     Bad("world over model", f"{GPT} -tp 2", ("world size 3 is not a multiple of 2",), ranks=3),
     Bad("sequence over context", f"{GPT} -cp 2 -sl 1022", ("dataset.seq_length=1022", "multiple of 4"), ranks=2),
     Bad("layers over stages", f"{GPT} -pp 5 -gb 30", ("model.num_layers=12", "5 pipeline stages"), ranks=5),
-    Bad("layers over virtual stages", f"{GPT} -pp 2 -vp 5", ("model.num_layers=12", "10"), ranks=2),
+    Bad("layers over virtual stages", f"{GPT} -pp 2 -vp 5", ("model.num_layers=12", "6 blocks", "5 model"), ranks=2),
     Bad("sequence parallel alone", f"{GPT} model.sequence_parallel=true", ("tensor_model_parallel_size", "2 or more")),
     Bad("experts of a dense model", f"{GPT} -ep 2", ("expert_model_parallel_size=2", "dense"), ranks=2),
     Bad(

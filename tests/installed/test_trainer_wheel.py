@@ -11,7 +11,7 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 def test_the_login_app_did_not_come_along(distributions: set[str]) -> None:
     """The container trains; it launches nothing."""
     assert {"trainwright-trainer", "trainwright-runner", "torch", "megatron-core"} <= distributions
-    assert not distributions & {"trainwright", "trainwright-launch", "matplotlib"}
+    assert not distributions & {"trainwright", "trainwright-launch", "nemo-run"}
 
 
 def test_it_prepares_trains_and_goes_on(installed: Command, place: Path, small_words: list[str]) -> None:

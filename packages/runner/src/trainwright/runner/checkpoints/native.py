@@ -144,6 +144,7 @@ class _IntoOne(LoadPlanner):  # type: ignore[misc]  # torch's class is untyped
         pass
 
     def set_up_planner(self, *args: Any, **kwargs: Any) -> None:
+        # What torch calls to make a plan; here the plan is made already, and read_data alone is called.
         raise NotImplementedError
 
     create_local_plan = create_global_plan = finish_plan = load_bytes = set_up_planner

@@ -185,3 +185,7 @@ class ModelConfig(Section):
     recompute_granularity: Literal["full", "selective"] | None = None
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_num_layers: int | None = Field(default=None, ge=1)
+
+
+YARN_FIELDS = tuple(name for name in ModelConfig.model_fields if name.startswith("yarn_"))
+"""YaRN's settings for heads of the plain kind, which Megatron Core reads under these names."""

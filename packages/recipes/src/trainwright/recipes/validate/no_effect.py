@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.config.model import YARN_FIELDS
 from trainwright.recipes.validate.plan import Plan
 
 Condition = Callable[[ConfigContainer], bool]
@@ -173,18 +174,7 @@ TABLE: tuple[tuple[tuple[str, ...], Condition, str], ...] = (
     ),
     (("model.rope_scaling",), _plain_rotary, "model.position_embedding_type=rope and heads of the plain kind"),
     (
-        tuple(
-            f"model.yarn_{name}"
-            for name in (
-                "rotary_scaling_factor",
-                "original_max_position_embeddings",
-                "beta_fast",
-                "beta_slow",
-                "mscale",
-                "mscale_all_dim",
-                "correction_range_round_to_int",
-            )
-        ),
+        tuple(f"model.{name}" for name in YARN_FIELDS),
         _yarn,
         "model.position_embedding_type=yarn",
     ),

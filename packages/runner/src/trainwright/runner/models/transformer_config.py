@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes.blocks import windowed_blocks
 from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.config.model import YARN_FIELDS
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
 from trainwright.runner.models.layer_spec import uses_transformer_engine
@@ -70,7 +71,7 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
         fields["transformer_impl"] = "local"
     built = kind(**fields)
     if model.position_embedding_type == "yarn":
-        for name in YARN:  # no fields of the class, but read from it
+        for name in YARN_FIELDS:  # no fields of the class, but read from it
             setattr(built, name, getattr(model, name))
     return built
 
@@ -84,19 +85,6 @@ SAID_BY_THE_PATTERN = {
     "pipeline_model_parallel_layout",
 }
 """Fields about blocks, which the layer pattern has in it already."""
-
-YARN = tuple(
-    f"yarn_{name}"
-    for name in (
-        "rotary_scaling_factor",
-        "original_max_position_embeddings",
-        "beta_fast",
-        "beta_slow",
-        "mscale",
-        "mscale_all_dim",
-        "correction_range_round_to_int",
-    )
-)
 
 
 def _is_plain_swiglu(fields: dict[str, Any]) -> bool:

@@ -83,8 +83,14 @@ def unit(session: nox.Session, member: str) -> None:
 
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
-    """All tests but those of the docs and of the installed wheels, Slurm's too; words after `--` go to pytest."""
+    """All tests but those of the sessions below; words after `--` go to pytest."""
     project(session, "pytest", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def slurm(session: nox.Session) -> None:
+    """Jobs through a real Slurm of two nodes on loopback."""
+    project(session, "pytest", "tests/slurm", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -107,6 +113,13 @@ def trainer(session: nox.Session) -> None:
     """The trainer app alone, from its wheel: it prepares data, trains and resumes."""
     install_wheel(session, "trainwright-trainer")
     project(session, "pytest", "tests/installed/test_trainer_wheel.py", TRAINWRIGHT_INSTALLED=session.bin)
+
+
+@nox.session(venv_backend="none", default=False)
+def nightly(session: nox.Session) -> None:
+    """What takes too long for every change: a published model fine-tuned, every family beside transformers and peft,
+    every benchmark recipe rehearsed."""
+    project(session, "pytest", "tests/nightly", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)

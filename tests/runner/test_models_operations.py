@@ -26,8 +26,8 @@ def _products(model: dict[str, Any]) -> tuple[float, float]:
     from megatron.core import parallel_state
     from torch.utils.flop_counter import FlopCounterMode
 
-    from trainwright.runner.models import build_model, floating_point_operations
-    from trainwright.runner.models.flops import PASSES
+    from trainwright.recipes.flops import PASSES, floating_point_operations
+    from trainwright.runner.models import build_model
 
     config = configuration(model)
     start_groups(config)

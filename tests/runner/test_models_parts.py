@@ -11,12 +11,13 @@ from tests.runner.small_models import GPT, LLAMA, configuration
 
 from trainwright.recipes import ConfigError, Selection, resolve
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.flops import floating_point_operations
 from trainwright.runner.devices import use_device
 from trainwright.runner.errors import RunRefused
 
 use_device("cpu")
 
-from trainwright.runner.models import floating_point_operations, transformer_config  # noqa: E402
+from trainwright.runner.models import transformer_config  # noqa: E402
 from trainwright.runner.models.layer_pattern import layer_pattern  # noqa: E402
 from trainwright.runner.models.layer_spec import stack_spec  # noqa: E402
 from trainwright.runner.models.norm import Norm  # noqa: E402

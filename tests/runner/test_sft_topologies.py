@@ -85,7 +85,7 @@ def operations(run_dir, ranks):
 
 def test_a_packed_row_takes_fewer_operations_than_one_sequence_as_long(start):
     from trainwright.recipes import from_yaml
-    from trainwright.runner.models import floating_point_operations
+    from trainwright.recipes.flops import floating_point_operations
 
     folder = start[0]
     config = from_yaml((folder / "beforehand" / "configs" / "ConfigContainer.yaml").read_text())

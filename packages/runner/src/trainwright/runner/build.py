@@ -47,7 +47,8 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
         RunRefused: the model's vocabulary is smaller than the tokenizer's.
     """
     from trainwright.datasets import build_tokenizer
-    from trainwright.runner.models import build_model, floating_point_operations
+    from trainwright.recipes.flops import floating_point_operations
+    from trainwright.runner.models import build_model
     from trainwright.runner.optim import build_optimizer, build_scheduler
     from trainwright.runner.step import Trainer
 

@@ -17,8 +17,8 @@ from trainwright.runner.optim.qk_clip import ObservedHeads, clip_heads, forget_l
 
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
+    from trainwright.recipes.flops import Operations
     from trainwright.runner.devices import Device
-    from trainwright.runner.models import Operations
 
 
 @dataclass

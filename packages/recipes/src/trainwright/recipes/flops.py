@@ -1,7 +1,5 @@
 """Floating point operations of a training step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from trainwright.recipes.blocks import expert_blocks

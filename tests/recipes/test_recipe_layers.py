@@ -137,7 +137,7 @@ def test_a_deleted_extra_goes_back_to_its_default() -> None:
         ("~dataset.preprocessing.style", ("a field of dataset.preprocessing cannot be removed",)),
         ("~dataset.dataset_kwargs.x", ("no dataset.dataset_kwargs.x to delete",)),
         ("dataset.source.load_kwargs.data_files.train=/x", ("dataset.source is not available yet",)),
-        ("peft.dim=8", ("peft", "not available yet")),
+        ("comm_overlap.tp_comm_overlap=true", ("comm_overlap", "not available yet")),
         ("model.init_method=normal", ("holds a function", "cannot be set")),
         ("model.params_dtype=bf16", ("a torch type", "cannot be set")),
     ],

@@ -99,8 +99,8 @@ class Draft:
 
 
 def _at(tree: dict[str, Any], section: str) -> dict[str, Any]:
-    """The dictionary of a section, made where it is not there yet."""
-    for name in section.split("."):
+    """The dictionary of a section, made where it is not there yet; of no section the tree itself."""
+    for name in filter(None, section.split(".")):
         tree = tree.setdefault(name, {})
     return tree
 

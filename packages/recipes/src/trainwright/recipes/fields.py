@@ -48,7 +48,8 @@ def is_section(path: str) -> bool:
 def may_be_null(path: str) -> bool:
     """Whether the section at `path` can be left out of the configuration."""
     owner, _, name = path.rpartition(".")
-    annotation = section_fields()[owner][name] if owner else None
+    fields = (section_classes()[owner] if owner else ConfigContainer).model_fields
+    annotation = fields[name].annotation
     return type(None) in typing.get_args(annotation)
 
 

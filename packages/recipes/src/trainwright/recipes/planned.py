@@ -3,7 +3,7 @@
 from functools import cache
 from importlib.resources import files
 
-SECTIONS_TO_COME = ("peft", "comm_overlap")
+SECTIONS_TO_COME = ("comm_overlap",)
 
 FIELDS_TO_COME = frozenset(
     f"dataset.{name}"

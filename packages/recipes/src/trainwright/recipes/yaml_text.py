@@ -25,12 +25,16 @@ def from_yaml(text: str) -> ConfigContainer:
         tree = yaml.load(text, Loader=_loader())
     except yaml.YAMLError as error:
         raise ConfigError(f"the configuration is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(tree, dict) or not all(isinstance(section, dict) for section in tree.values()):
+    if not isinstance(tree, dict) or not all(map(_may_hold, tree, tree.values())):
         raise ConfigError("the configuration is not a mapping of sections to fields")
     for path, value in leaves(tree):
         if not (is_section(path) and value is None and may_be_null(path)):
             field_type(path)
     return build_config(tree)
+
+
+def _may_hold(section: str, value: Any) -> bool:
+    return isinstance(value, dict) or (value is None and is_section(section) and may_be_null(section))
 
 
 # YAML 1.2's core schema. PyYAML follows YAML 1.1, where `1e-5` is text, `010` eight, `12:30` a number of minutes, `on`

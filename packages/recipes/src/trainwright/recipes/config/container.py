@@ -4,6 +4,7 @@ from pydantic import Field
 
 from trainwright.recipes.config.data import DatasetConfig, TokenizerConfig
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.config.peft import PeftConfig
 from trainwright.recipes.config.running import CheckpointConfig, DdpConfig, DistConfig, LoggerConfig, ProfilingConfig
 from trainwright.recipes.config.section import Section
 from trainwright.recipes.config.training import (
@@ -22,6 +23,7 @@ class ConfigContainer(Section):
     model: ModelConfig
     train: TrainConfig
     validation: ValidationConfig = Field(default_factory=ValidationConfig)
+    peft: PeftConfig | None = None
     dataset: DatasetConfig
     optimizer: OptimizerConfig
     scheduler: SchedulerConfig = Field(default_factory=SchedulerConfig)

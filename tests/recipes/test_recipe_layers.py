@@ -55,11 +55,27 @@ def test_canonical_means_as_written() -> None:
         run(device="cuda", world_size=2),
         run(device="cpu"),
         run("rng.seed=2", device="cuda"),
-        run(device="cuda", flags={"optimizer.lr": "3e-4"}),
-        run(device="cuda", dataset="mock"),
+        run(device="cuda", flags={"optimizer.lr": "1e-3"}),
         run(device="cuda", deterministic=True),
     ]
     assert not any(resolved.canonical for resolved in touched)
+    assert run(device="cuda", flags={"optimizer.lr": "3e-4"}, dataset="mock").canonical, "typed as it is written"
+
+
+def test_what_is_not_as_written_is_listed_with_its_source() -> None:
+    """Sizes, words, what follows from them, and what was taken out; nothing else."""
+    words = ("rng.seed=2", "~env_vars.NCCL_NVLS_ENABLE")
+    changed = run(*words, device="cuda", world_size=2, flags={"train.train_iters": "3000"})
+    assert changed.canonical_differences == (
+        "world size: 1 -> 2",
+        f"train.train_iters: {run().config.train.train_iters} -> 3000 (flag --max_steps)",
+        f"scheduler.lr_decay_iters: {run().config.train.train_iters} -> 3000 (derived)",
+        "rng.seed: 1234 -> 2 (override)",
+        "env_vars.NCCL_NVLS_ENABLE: 0 -> null (taken out)",
+    )
+    on_cpu = run().canonical_differences
+    assert "dist.distributed_backend: nccl -> gloo (device)" in on_cpu
+    assert all(line.endswith("(device)") for line in on_cpu)
 
 
 @pytest.mark.parametrize("word", ["ddp={grad_reduce_in_fp32:false}", 'ddp={"grad_reduce_in_fp32": false}',
@@ -137,7 +153,7 @@ def test_a_deleted_extra_goes_back_to_its_default() -> None:
         ("~dataset.preprocessing.style", ("a field of dataset.preprocessing cannot be removed",)),
         ("~dataset.dataset_kwargs.x", ("no dataset.dataset_kwargs.x to delete",)),
         ("dataset.source.load_kwargs.data_files.train=/x", ("dataset.source is not available yet",)),
-        ("comm_overlap.tp_comm_overlap=true", ("comm_overlap", "not available yet")),
+        ("comm_overlap.tp_comm_overlp=true", ("comm_overlap has no field 'tp_comm_overlp'", "'tp_comm_overlap'")),
         ("model.init_method=normal", ("holds a function", "cannot be set")),
         ("model.params_dtype=bf16", ("a torch type", "cannot be set")),
     ],

@@ -6,12 +6,13 @@ from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.fields import FREE_SECTIONS, leaves, section_classes, split_path
 
-DEFAULT, RECIPE, PRESET, DEVICE, DERIVED, OVERRIDE = (
+DEFAULT, RECIPE, PRESET, DEVICE, DERIVED, SCALED, OVERRIDE = (
     "default",
     "recipe",
     "dataset preset",
     "device",
     "derived",
+    "weak scaling",
     "override",
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainwright.recipes.build import build_config
+from trainwright.recipes.canonical import canonical_differences
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.derive import derive
 from trainwright.recipes.device_layer import DeviceKind, apply_device
@@ -15,6 +16,7 @@ from trainwright.recipes.presets import apply_preset
 from trainwright.recipes.selection import Selection, select
 from trainwright.recipes.validate import validate
 from trainwright.recipes.validate.plan import Plan
+from trainwright.recipes.weak_scaling import scale
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,15 @@ class ResolvedRun:
     """Ranks."""
     device: DeviceKind
     sources: dict[str, str]
-    """`section.field` -> `default`, `recipe`, `dataset preset`, `device`, `flag --NAME`, `override` or `derived`."""
+    """`section.field` -> `default`, `recipe`, `dataset preset`, `device`, `flag --NAME`, `override`, `derived` or
+    `weak scaling`."""
     warnings: tuple[str, ...]
     canonical: bool
     """Nothing that was typed and no device changed the recipe, and it runs at the size it was written for."""
+    canonical_differences: tuple[str, ...] = ()
+    """In what it is not canonical, a field each: `section.field: recipe's -> this run's (source)`."""
+    remarks: tuple[str, ...] = ()
+    """What was done on the way that a log should tell, such as weak scaling."""
 
     @property
     def data_parallel_size(self) -> int:
@@ -82,9 +89,11 @@ def resolve(
     # Bounds first: the arithmetic of deriving must not meet a zero.
     build_config(draft.tree())
     derive(draft, device=device, deterministic=deterministic)
-    config = build_config(draft.tree())
     ranks = world_size or selected.recipe.world_size
+    remarks = scale(draft, selected.recipe, ranks)
+    config = build_config(draft.tree())
     validate(Plan(config, draft, ranks, device, selected.recipe))
+    differences = canonical_differences(selected.recipe, config, ranks, draft.sources)
     return ResolvedRun(
         config=config,
         recipe=selected.name,
@@ -94,9 +103,7 @@ def resolve(
         device=device,
         sources=dict(draft.sources),
         warnings=tuple(draft.warnings),
-        canonical=ranks == selected.recipe.world_size and _untouched(draft),
+        canonical=not differences,
+        canonical_differences=differences,
+        remarks=remarks,
     )
-
-
-def _untouched(draft: Draft) -> bool:
-    return set(draft.sources.values()) <= {"default", "recipe", "derived"}

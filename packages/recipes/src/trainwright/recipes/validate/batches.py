@@ -1,5 +1,6 @@
 """Batch sizes against the grid of ranks."""
 
+from trainwright.recipes.draft import SCALED
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
 
@@ -12,8 +13,8 @@ def global_batch_divides(plan: Plan) -> None:
         below = train.global_batch_size // step * step
         nearest = f"{below} or {below + step}" if below else str(step)
         raise ConfigError(
-            f"train.global_batch_size={train.global_batch_size} is not a multiple of {step} = micro batch "
-            f"{train.micro_batch_size} x {plan.data_parallel_size} data parallel ranks; the nearest is {nearest}"
+            f"{_batch(plan)} is not a multiple of {step} = micro batch {train.micro_batch_size} x "
+            f"{plan.data_parallel_size} data parallel ranks; the nearest is {nearest}"
         )
 
 
@@ -24,9 +25,18 @@ def microbatches_fill_interleaved_pipeline(plan: Plan) -> None:
     if plan.chunks > 1 and count % stages:
         unit = train.micro_batch_size * plan.data_parallel_size * stages
         raise ConfigError(
-            f"train.global_batch_size={train.global_batch_size} makes {count} micro-batches, not a multiple of the "
-            f"{stages} stages of an interleaved pipeline; use a multiple of {unit}"
+            f"{_batch(plan)} makes {count} micro-batches, not a multiple of the {stages} stages of an interleaved "
+            f"pipeline; use a multiple of {unit}"
         )
+
+
+def _batch(plan: Plan) -> str:
+    """The field and its value, and who made it so where the user did not."""
+    field = "train.global_batch_size"
+    value = f"{field}={plan.config.train.global_batch_size}"
+    if plan.draft.sources[field] != SCALED:
+        return value
+    return f"{value}, weakly scaled from the recipe's {plan.draft.recipe[field]},"
 
 
 RULES = (global_batch_divides, microbatches_fill_interleaved_pipeline)

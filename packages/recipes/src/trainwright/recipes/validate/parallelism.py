@@ -13,8 +13,18 @@ def world_is_a_multiple(plan: Plan) -> None:
         raise ConfigError(
             f"world size {plan.world_size} is not a multiple of {plan.model_ranks} = tensor "
             f"{model.tensor_model_parallel_size} x pipeline {model.pipeline_model_parallel_size} x context "
-            f"{model.context_parallel_size} parallel"
+            f"{model.context_parallel_size} parallel{_too_few(plan)}"
         )
+
+
+def _too_few(plan: Plan) -> str:
+    """What to do where not one copy of the model fits."""
+    if plan.world_size > plan.model_ranks:
+        return ""
+    return (
+        "; start as many ranks, choose a smaller grid (-tp, -pp, -cp), or let run-recipe --rehearse shrink the recipe "
+        "to this machine"
+    )
 
 
 def tensor_parallel_divides(plan: Plan) -> None:

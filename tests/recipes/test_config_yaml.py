@@ -42,7 +42,7 @@ def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
         ("save: null", "save: 2026-01-01", "checkpoint.save", "2026-01-01"),
         ("save: null", "save: on", "checkpoint.save", "on"),
         ("save: null", "save: 12:30:45", "checkpoint.save", "12:30:45"),
-        ("seed: 1234\nmixed", "seed: 010\nmixed", "rng.seed", 10),
+        ("seed: 1234\n  te_rng", "seed: 010\n  te_rng", "rng.seed", 10),
     ],
 )
 def test_an_edited_file_is_read_as_its_writer_meant(old: str, new: str, path: str, expected: object) -> None:

@@ -111,7 +111,7 @@ def test_a_recipe_is_called_as_its_public_original_or_is_marked_as_ours(recipe: 
 def test_a_benchmark_recipe_keeps_its_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--dataset` is refused, whatever it names."""
     benchmark = Recipe(
-        "x_pretrain_8gpu_h100_bf16_config", "x_pretrain_config", "pretrain", 8, "h100", RECIPES[0].build, True
+        "x_pretrain_8gpu_h100_bf16_config", "x_pretrain_config", "pretrain", 8, "h100", RECIPES[0].build, benchmark=True
     )
     monkeypatch.setattr("trainwright.recipes.selection.find_recipe", lambda name: benchmark)
     assert "keeps its own dataset" in message_of(Selection(recipe=benchmark.name, dataset="mock"))

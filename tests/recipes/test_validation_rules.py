@@ -97,7 +97,7 @@ def words(line: str) -> list[str]:
         ),
         ("profiling.use_pytorch_profiler=true profiling.profile_ranks=[1]", 1, ("ranks are 0 to 0",)),
         ("mixed_precision={bf16:true,fp16:true}", 1, ("exclude each other",)),
-        ("mixed_precision.fp8=hybrid", 1, ("mixed_precision.fp8=hybrid is not available yet",)),
+        ("mixed_precision.fp8=hybrid", 1, ("mixed_precision.fp8=hybrid needs a GPU",)),
         ("mixed_precision=fp16_mixed", 1, ("fp16=true needs a GPU",)),
         ("dist.distributed_backend=nccl", 1, ("nccl needs GPUs", "gloo")),
         ("model.apply_rope_fusion=true", 1, ("model.apply_rope_fusion=true needs a GPU",)),
@@ -224,7 +224,6 @@ def test_what_a_gpu_can_do_has_rules_too(line: str, parts: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     "word",
     [
-        "model.fp8_margin=1",
         "model.moe_expert_capacity_factor=1.5",
         "model.mtp_use_repeated_layer=true",
         "model.mamba_num_heads=4",
@@ -232,7 +231,9 @@ def test_what_a_gpu_can_do_has_rules_too(line: str, parts: tuple[str, ...]) -> N
         "model.enable_cuda_graph=true",
         "model.cpu_offloading=true",
         "model.cp_comm_type=a2a",
-        "model.tp_comm_overlap=true",
+        "model.tp_comm_overlap_ag=false",
+        "comm_overlap.tp_comm_overlap=true",
+        "ddp.use_megatron_fsdp=true",
         "model.deallocate_pipeline_outputs=true",
     ],
 )
@@ -240,9 +241,18 @@ def test_a_field_of_megatron_core_that_does_not_act_here_is_refused(word: str) -
     says(refusal(word, device="cuda"), word.partition("=")[0], "not available yet")
 
 
-@pytest.mark.parametrize("field", ["bf16", "fp8"])
-def test_a_field_of_megatron_core_that_another_section_owns_is_pointed_there(field: str) -> None:
-    says(refusal(f"model.{field}=null" if field == "fp8" else f"model.{field}=true"), f"mixed_precision.{field}")
+@pytest.mark.parametrize(
+    ("word", "owner"),
+    [
+        ("model.bf16=true", "mixed_precision.bf16"),
+        ("model.fp8=null", "mixed_precision.fp8"),
+        ("model.fp8_margin=1", "mixed_precision.fp8_margin"),
+        ("model.fp4_param=true", "mixed_precision.fp4_param_gather"),
+        ("model.tp_comm_overlap=true", "comm_overlap.tp_comm_overlap"),
+    ],
+)
+def test_a_field_of_megatron_core_that_another_section_owns_is_pointed_there(word: str, owner: str) -> None:
+    says(refusal(word), f"{word.partition('=')[0]} is set by {owner}")
 
 
 @given(

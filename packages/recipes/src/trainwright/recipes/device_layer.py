@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from trainwright.recipes.carried import CARRIED, REFUSED, off
+from trainwright.recipes.config.training import PRECISION_PRESETS
 from trainwright.recipes.draft import DEVICE, Draft
 
 DeviceKind = Literal["cpu", "cuda"]
@@ -22,13 +24,19 @@ CPU_ONLY_OFF = (
 )
 """Switches that have no implementation without a GPU."""
 
+CPU_ONLY_OFF_WHERE_SET = (
+    "model.moe_permute_fusion_into_hybridep",
+    "model.moe_router_padding_for_quantization",
+    "model.persist_layer_norm",
+    *CARRIED,
+    *REFUSED,
+)
+"""Further ones, which stand in the configuration only where somebody sets them."""
+
 LAYERS: dict[DeviceKind, dict[str, Any]] = {
     "cuda": {},
     "cpu": {
-        "mixed_precision.bf16": False,
-        "mixed_precision.fp16": False,
-        "mixed_precision.fp8": None,
-        "mixed_precision.fp8_recipe": None,
+        **{f"mixed_precision.{name}": value for name, value in PRECISION_PRESETS["fp32"].items()},
         "dist.distributed_backend": "gloo",
         "dataset.num_workers": 0,
         "model.moe_token_dispatcher_type": "alltoall",
@@ -45,6 +53,9 @@ def apply_device(draft: Draft, device: DeviceKind) -> None:
     """Lay the device's values over recipe and dataset preset."""
     for path, value in LAYERS[device].items():
         draft.put(path, value, DEVICE)
+    for path in CPU_ONLY_OFF_WHERE_SET if device == "cpu" else ():
+        if path in draft.values and draft[path] != off(path):
+            draft.put(path, off(path), DEVICE)
     if device == "cpu" and draft["optimizer.optimizer"] == "dist_muon":
         # Its shards are the masters of 16-bit weights, of which there are none in fp32; muon trains the same.
         draft.put("optimizer.optimizer", "muon", DEVICE)

@@ -10,7 +10,7 @@ from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.section import Section
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.nearest import did_you_mean
-from trainwright.recipes.planned import FIELDS_TO_COME, SECTIONS_TO_COME
+from trainwright.recipes.planned import FIELDS_TO_COME
 
 FREE_SECTIONS: dict[str, Any] = {"env_vars": str, "dataset.dataset_kwargs": Any}
 """Sections that are dictionaries with keys of the user's, and the type of their values."""
@@ -82,8 +82,6 @@ def field_type(path: str) -> Any:
     section, field = split_path(path)
     if section in FREE_SECTIONS and path != section:
         return FREE_SECTIONS[section]
-    if section in SECTIONS_TO_COME:
-        raise ConfigError(f"{path}: the section {section} is not available yet")
     if not is_section(section):
         raise ConfigError(f"{path}: there is no section {section!r}{_suggest_path(section, field)}")
     known = section_fields().get(section, {})

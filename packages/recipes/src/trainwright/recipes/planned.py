@@ -3,8 +3,6 @@
 from functools import cache
 from importlib.resources import files
 
-SECTIONS_TO_COME = ("comm_overlap",)
-
 FIELDS_TO_COME = frozenset(
     f"dataset.{name}"
     for name in (

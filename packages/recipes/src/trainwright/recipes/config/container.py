@@ -5,7 +5,14 @@ from pydantic import Field
 from trainwright.recipes.config.data import DatasetConfig, TokenizerConfig
 from trainwright.recipes.config.model import ModelConfig
 from trainwright.recipes.config.peft import PeftConfig
-from trainwright.recipes.config.running import CheckpointConfig, DdpConfig, DistConfig, LoggerConfig, ProfilingConfig
+from trainwright.recipes.config.running import (
+    CheckpointConfig,
+    CommOverlapConfig,
+    DdpConfig,
+    DistConfig,
+    LoggerConfig,
+    ProfilingConfig,
+)
 from trainwright.recipes.config.section import Section
 from trainwright.recipes.config.training import (
     MixedPrecisionConfig,
@@ -28,6 +35,7 @@ class ConfigContainer(Section):
     optimizer: OptimizerConfig
     scheduler: SchedulerConfig = Field(default_factory=SchedulerConfig)
     ddp: DdpConfig = Field(default_factory=DdpConfig)
+    comm_overlap: CommOverlapConfig | None = None
     dist: DistConfig = Field(default_factory=DistConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     logger: LoggerConfig = Field(default_factory=LoggerConfig)

@@ -1,4 +1,4 @@
-"""`ddp`, `dist`, `checkpoint`, `logger`, `profiling`: how the run is carried out."""
+"""`ddp`, `comm_overlap`, `dist`, `checkpoint`, `logger`, `profiling`: how the run is carried out."""
 
 from typing import Literal
 
@@ -19,6 +19,48 @@ class DdpConfig(Section):
     """The same switch as `optimizer.use_distributed_optimizer`; setting one sets the other."""
     bucket_size: int | None = Field(default=None, ge=1)
     """Parameters of one gradient bucket."""
+    align_param_gather: bool = False
+    """All pipeline stages gather their weights at the same moment."""
+    num_distributed_optimizer_instances: int = Field(default=1, ge=1)
+    """Groups of data parallel ranks that each hold a whole optimizer state between them."""
+    nccl_ub: bool = False
+    """Gradient and weight buffers are registered with NCCL."""
+    use_megatron_fsdp: bool = False
+    """Weights and gradients are split between data parallel ranks too; the fields below are of it alone."""
+    data_parallel_sharding_strategy: Literal["no_shard", "optim", "optim_grads", "optim_grads_params"] = "no_shard"
+    """What is split."""
+    outer_dp_sharding_strategy: Literal["no_shard", "optim"] = "no_shard"
+    """What is split between groups of ranks that each hold the whole model."""
+    fsdp_double_buffer: bool = False
+    fsdp_manual_registration: bool = False
+    suggested_communication_unit_size: int | None = Field(default=None, ge=1)
+    """Elements of one collective."""
+
+
+class CommOverlapConfig(Section):
+    """`comm_overlap`: which communication hides behind computation. Null: what `ddp` and `model` say of it.
+
+    Null fields are decided by the topology: reductions and gathers overlap where there are several data parallel ranks,
+    sends between pipeline stages where the pipeline is interleaved.
+    """
+
+    tp_comm_overlap: bool = False
+    """Tensor parallel collectives hide behind matrix products, through Transformer Engine's user buffers."""
+    tp_comm_overlap_cfg: str | None = None
+    """Name of the table that says how, for one model on one kind of GPU."""
+    tp_comm_bootstrap_backend: Literal["nccl", "gloo", "mpi"] = "nccl"
+    overlap_grad_reduce: bool | None = None
+    overlap_param_gather: bool | None = None
+    overlap_param_gather_with_optimizer_step: bool | None = None
+    align_param_gather: bool | None = None
+    defer_embedding_wgrad_compute: bool = False
+    """The output layer's gradients are computed while the pipeline drains."""
+    wgrad_deferral_limit: int = Field(default=-1, ge=-1)
+    """Micro-batches that wait at most; -1 means all."""
+    overlap_moe_expert_parallel_comm: bool = False
+    """Tokens of one micro-batch travel to experts while those of another are computed."""
+    delay_wgrad_compute: bool = False
+    """Gradients of weights are computed apart from those of activations, to fill what is left."""
 
 
 class DistConfig(Section):

@@ -22,6 +22,10 @@ class TrainConfig(Section):
     """Stop in good order (checkpoint, exit 75) so as to be done this many minutes after the session began."""
     check_for_nan_in_loss: bool = True
     """A loss that is not finite ends the run before the optimizer step. False: the update is skipped and counted."""
+    manual_gc: bool = False
+    """Python collects garbage at the same step on every rank, and never in between."""
+    manual_gc_interval: int = Field(default=100, ge=1)
+    """Steps between two collections."""
     max_consecutive_skipped_updates: int = Field(default=20, ge=1)
     """Skipped updates in a row after which the run ends as failed."""
 
@@ -47,6 +51,8 @@ class OptimizerConfig(Section):
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     adam_beta2: float = Field(default=0.95, ge=0, lt=1)
     adam_eps: float = Field(default=1e-8, gt=0)
+    overlap_param_gather_with_optimizer_step: bool = False
+    """Gather the first model chunk's weights while the others' are still updated."""
     sgd_momentum: float = Field(default=0.9, ge=0, lt=1)
     muon_momentum: float = Field(default=0.95, ge=0, lt=1)
     muon_nesterov: bool = False
@@ -99,20 +105,52 @@ class RngConfig(Section):
     """`rng`: random numbers."""
 
     seed: int = Field(default=1234, ge=1)
+    te_rng_tracker: bool = False
+    """Transformer Engine's states of random numbers, which a CUDA graph can hold."""
 
 
 class MixedPrecisionConfig(Section):
-    """`mixed_precision`: the type of weights and activations; a name of `PRECISION_PRESETS` sets the whole section."""
+    """`mixed_precision`: the type of weights and activations; a name of `PRECISION_PRESETS` sets the whole section.
+
+    fp8 and fp4 are Transformer Engine's, on a GPU that has them; what is not multiplied in them is in `bf16`.
+    """
 
     bf16: bool = False
     fp16: bool = False
     fp8: Literal["e4m3", "hybrid"] | None = None
+    """Format of matrix products: `hybrid` is e4m3 forwards and e5m2 for gradients."""
     fp8_recipe: Literal["tensorwise", "delayed", "mxfp8", "blockwise"] | None = None
+    """How scaling factors are found: of a tensor as it is, from its past, or of blocks."""
+    fp8_margin: int = 0
+    """A scaling factor is divided by two this many times."""
+    fp8_amax_history_len: int = Field(default=1, ge=1)
+    """Steps that `delayed` looks back."""
+    fp8_amax_compute_algo: Literal["most_recent", "max"] = "most_recent"
+    fp8_wgrad: bool = True
+    """Gradients of weights in fp8 too."""
+    fp8_dot_product_attention: bool = False
+    fp8_multi_head_attention: bool = False
+    fp8_param_gather: bool = False
+    """Weights are kept and gathered in fp8."""
+    reuse_grad_buf_for_mxfp8_param_ag: bool = False
+    """Weights are gathered into the memory of gradients."""
+    fp4: Literal["e2m1"] | None = None
+    fp4_recipe: Literal["nvfp4"] | None = None
+    fp4_param_gather: bool = False
+    first_last_layers_bf16: bool = False
+    """The blocks counted below stay in 16 bits."""
+    num_layers_at_start_in_bf16: int = Field(default=0, ge=0)
+    num_layers_at_end_in_bf16: int = Field(default=0, ge=0)
+
+
+def _whole(**fields: object) -> dict[str, object]:
+    """A whole section: what is not named is the default."""
+    return {name: field.default for name, field in MixedPrecisionConfig.model_fields.items()} | fields
 
 
 PRECISION_PRESETS: dict[str, dict[str, object]] = {
-    "fp32": {"bf16": False, "fp16": False, "fp8": None, "fp8_recipe": None},
-    "bf16_mixed": {"bf16": True, "fp16": False, "fp8": None, "fp8_recipe": None},
-    "fp16_mixed": {"bf16": False, "fp16": True, "fp8": None, "fp8_recipe": None},
+    "fp32": _whole(),
+    "bf16_mixed": _whole(bf16=True),
+    "fp16_mixed": _whole(fp16=True),
 }
 """What `mixed_precision=NAME` sets."""

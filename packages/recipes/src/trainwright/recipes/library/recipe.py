@@ -20,8 +20,14 @@ class Recipe:
     """The GPUs it was written for."""
     hardware: str
     build: Callable[[], ConfigContainer]
+    precision: str = "bf16"
+    """As in its name: `bf16`, `fp8cs`, `fp8ds`, `fp8mx`, `fp8sc` or `nvfp4`."""
+    variant: str = ""
+    """What its name says after the precision."""
     benchmark: bool = False
     """A benchmark recipe owns its dataset and refuses `--dataset`."""
+    known_invalid: str | None = None
+    """Why the public recipe cannot run as it stands; null where it can."""
     packs: bool = True
     """Its model keeps packed sequences apart (THD attention)."""
     own: bool = False

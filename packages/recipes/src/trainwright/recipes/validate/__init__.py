@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from trainwright.recipes.validate import (
     batches,
+    carried,
     datasets,
     devices,
     environment,
@@ -24,6 +25,7 @@ Rule = Callable[[Plan], None]
 
 # Sizes before what is computed from them; the grid of ranks before the batches that it divides.
 RULES: tuple[Rule, ...] = (
+    *carried.RULES,
     *extras.RULES,
     *model.RULES,
     *experts.RULES,

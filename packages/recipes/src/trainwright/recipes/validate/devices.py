@@ -1,6 +1,6 @@
 """What a device can do."""
 
-from trainwright.recipes.device_layer import CPU_ONLY_OFF
+from trainwright.recipes.device_layer import CPU_ONLY_OFF, CPU_ONLY_OFF_WHERE_SET
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
 
@@ -16,9 +16,13 @@ def precision_fits_device(plan: Plan) -> None:
     precision = plan.config.mixed_precision
     if precision.bf16 and precision.fp16:
         raise ConfigError("mixed_precision.bf16 and mixed_precision.fp16 exclude each other")
-    for field in ("fp8", "fp8_recipe"):
-        if getattr(precision, field) is not None:
-            raise ConfigError(f"mixed_precision.{field}={getattr(precision, field)} is not available yet")
+    for field in ("fp8", "fp4"):
+        if (value := getattr(precision, field)) is None:
+            continue
+        if plan.device == "cpu":
+            raise ConfigError(f"mixed_precision.{field}={value} needs a GPU; leave it out on --device cpu")
+        if not precision.bf16:
+            raise ConfigError(f"mixed_precision.{field}={value} needs mixed_precision.bf16=true beside it")
     if plan.device == "cpu" and precision.fp16:
         raise ConfigError("mixed_precision.fp16=true needs a GPU; on --device cpu use fp32 or bf16")
     if plan.device == "cpu" and precision.bf16:
@@ -31,8 +35,8 @@ def switches_fit_device(plan: Plan) -> None:
     """Fused kernels have no CPU implementation."""
     if plan.device != "cpu":
         return
-    for path in CPU_ONLY_OFF:
-        if plan.draft[path]:
+    for path in (*CPU_ONLY_OFF, *CPU_ONLY_OFF_WHERE_SET):
+        if plan.draft[path] is True:
             raise ConfigError(f"{path}=true needs a GPU; leave it out on --device cpu")
     if "layernorm" in (plan.draft["model.recompute_modules"] or ()):
         raise ConfigError("model.recompute_modules: layernorm needs a GPU; core_attn and mlp do not")

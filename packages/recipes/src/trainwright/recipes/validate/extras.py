@@ -1,6 +1,8 @@
 """Fields of `TransformerConfig` beyond those that the model section declares."""
 
 from trainwright.recipes import catalogue
+from trainwright.recipes.carried import CARRIED
+from trainwright.recipes.config.training import MixedPrecisionConfig
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
@@ -13,13 +15,20 @@ HONOURED = frozenset(
         "bias_activation_fusion",
         "bias_dropout_fusion",
         "calculate_per_token_loss",
+        "disable_parameter_transpose_cache",
         "cross_entropy_fusion_impl",
         "embedding_init_method_std",
         "gradient_accumulation_fusion",
         "layernorm_zero_centered_gamma",
         "log_max_attention_logit",
+        "moe_deepep_num_sms",
         "moe_hybridep_num_sms",
+        "moe_hybridep_num_sms_preprocessing",
+        "moe_permute_fusion_into_hybridep",
+        "moe_router_force_load_balancing",
+        "moe_router_padding_for_quantization",
         "overlap_p2p_comm",
+        "persist_layer_norm",
         "qk_clip",
         "qk_clip_alpha",
         "qk_clip_threshold",
@@ -30,10 +39,17 @@ HONOURED = frozenset(
 """Fields that act in this version; any other keeps its default."""
 
 SET_ELSEWHERE = {
-    "bf16": "mixed_precision.bf16",
-    "fp16": "mixed_precision.fp16",
-    "fp8": "mixed_precision.fp8",
-    "fp8_recipe": "mixed_precision.fp8_recipe",
+    "fp8_param": "mixed_precision.fp8_param_gather",
+    "fp4_param": "mixed_precision.fp4_param_gather",
+    **{
+        name: f"mixed_precision.{name}" for name in MixedPrecisionConfig.model_fields if name in catalogue.field_names()
+    },
+    "tp_comm_overlap": "comm_overlap.tp_comm_overlap",
+    "tp_comm_bootstrap_backend": "comm_overlap.tp_comm_bootstrap_backend",
+    "defer_embedding_wgrad_compute": "comm_overlap.defer_embedding_wgrad_compute",
+    "wgrad_deferral_limit": "comm_overlap.wgrad_deferral_limit",
+    "overlap_moe_expert_parallel_comm": "comm_overlap.overlap_moe_expert_parallel_comm",
+    "delay_wgrad_compute": "comm_overlap.delay_wgrad_compute",
 }
 """Fields of `TransformerConfig` that another section owns."""
 
@@ -43,7 +59,7 @@ def extras_act(plan: Plan) -> None:
     for name, value in (plan.config.model.model_extra or {}).items():
         if name in SET_ELSEWHERE:
             raise ConfigError(f"model.{name} is set by {SET_ELSEWHERE[name]}")
-        if name not in HONOURED and value != catalogue.default(name):
+        if name not in HONOURED and f"model.{name}" not in CARRIED and value != catalogue.default(name):
             raise ConfigError(
                 f"model.{name}={show(value)} is not available yet; it keeps its default {show(catalogue.default(name))}"
             )

@@ -1,0 +1,32 @@
+"""Fields that this version records without acting on them: a recipe may bring them, nobody can type them."""
+
+from trainwright.recipes.carried import CARRIED, REFUSED, off
+from trainwright.recipes.draft import show
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.validate.plan import Plan
+
+
+def carried_fields_are_not_typed(plan: Plan) -> None:
+    """Only the recipe's own value, or the one that is off, may be typed."""
+    for path in (*CARRIED, *REFUSED):
+        value = plan.draft[path]
+        if not plan.draft.typed(path) or value == off(path):
+            continue
+        if plan.device == "cpu" or plan.draft.changed(path):
+            raise ConfigError(f"{path}={show(value)} is not available yet; off is {show(off(path))}")
+
+
+def carried_fields_are_named(plan: Plan) -> None:
+    """One line for all that a run on GPUs leaves out."""
+    if plan.device != "cuda":
+        return
+    left_out = [
+        f"{path}={show(plan.draft[path])}"
+        for path in CARRIED
+        if path in plan.draft.values and plan.draft[path] != off(path)
+    ]
+    if left_out:
+        plan.draft.warn(f"recorded, and not acted on by this version: {', '.join(left_out)}")
+
+
+RULES = (carried_fields_are_not_typed, carried_fields_are_named)

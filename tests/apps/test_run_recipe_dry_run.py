@@ -93,14 +93,31 @@ def test_a_dry_run_is_checked_at_the_size_that_slurm_has_promised(capsys: pytest
 
 def test_the_environment_is_printed_without_its_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     """It is the environment that training would see: the recipe's variables are in it."""
-    os.environ.update(HF_TOKEN="hf_abcdefghijklmnopqrstuvwxyz", NCCL_NVLS_ENABLE="1", PLAIN="seen")
-    os.environ.pop("TORCH_NCCL_HIGH_PRIORITY", None)
+    os.environ.update(HF_TOKEN="hf_abcdefghijklmnopqrstuvwxyz", PLAIN="seen")
     assert main([*WORDS, "--dump-env"]) == 0
     told = capsys.readouterr().err
     assert "hf_abcdefghijklmnopqrstuvwxyz" not in told
-    assert "HF_TOKEN=<redacted>\n" in told
-    assert "PLAIN=seen\n" in told
-    assert "TORCH_NCCL_HIGH_PRIORITY=1\n" in told
+    assert "HF_TOKEN=<redacted>  # shell\n" in told
+    assert "PLAIN=seen  # shell\n" in told
+
+
+def test_the_environment_says_where_each_variable_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
+    """Shell, Slurm, torchrun, the recipe, a word, and what a flag brought along."""
+    os.environ.update(NCCL_NVLS_ENABLE="1", SLURM_JOB_ID="7", RANK="0", WORLD_SIZE="1", TORCHELASTIC_RUN_ID="none")
+    for name in ("TORCH_NCCL_HIGH_PRIORITY", "NCCL_DEBUG", "NCCL_ALGO"):
+        os.environ.pop(name, None)
+    cuda = [word.replace("cpu", "cuda") for word in WORDS]
+    assert main([*cuda, "--dump-env", "--deterministic", "env_vars.NCCL_DEBUG=INFO"]) == 0
+    told = capsys.readouterr().err
+    for line in (
+        "NCCL_NVLS_ENABLE=1  # shell",
+        "SLURM_JOB_ID=7  # slurm",
+        "RANK=0  # torchrun",
+        "TORCH_NCCL_HIGH_PRIORITY=1  # recipe",
+        "NCCL_DEBUG=INFO  # override",
+        "NCCL_ALGO=Ring  # run-recipe",
+    ):
+        assert f"{line}\n" in told
 
 
 def test_a_variable_that_is_set_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +125,14 @@ def test_a_variable_that_is_set_keeps_its_value(capsys: pytest.CaptureFixture[st
     os.environ.pop("NCCL_GRAPH_REGISTER", None)
     assert main([*WORDS]) == 0
     assert (os.environ["NCCL_NVLS_ENABLE"], os.environ["NCCL_GRAPH_REGISTER"]) == ("1", "0")
+    assert "warning" not in capsys.readouterr().err, "nobody typed the recipe's value"
+
+
+def test_a_typed_variable_that_does_not_win_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell's wins over what was typed too, and nothing that was typed is silently ignored."""
+    os.environ["NCCL_DEBUG"] = "WARN"
+    assert main([*WORDS, "env_vars.NCCL_DEBUG=INFO"]) == 0
+    assert "warning: env_vars.NCCL_DEBUG=INFO has no effect: NCCL_DEBUG=WARN is set already" in capsys.readouterr().err
 
 
 def test_help_shows_every_flag_with_the_field_it_sets(capsys: pytest.CaptureFixture[str]) -> None:

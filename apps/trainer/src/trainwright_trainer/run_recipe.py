@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.words import Command, UsageError, parse, wants_help
-from trainwright_trainer import dry_run
+from trainwright_trainer import dry_run, environment
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
@@ -20,20 +19,25 @@ if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
     from trainwright.runner.distributed import Place
 
+SPOKEN = 8
+"""Differences from a benchmark that are said in one line; `run.json` holds all."""
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line `words` (default: this process's own) and return the exit code."""
+    own_process = words is None
     words = sys.argv[1:] if words is None else words
     if wants_help(words):
         print(help_text(), end="")
         return 0
-    return told("run-recipe", lambda: run_recipe(words), tell=tell_once)
+    return told("run-recipe", lambda: run_recipe(words, own_process=own_process), tell=tell_once)
 
 
-def run_recipe(words: Sequence[str]) -> int:
+def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
     """Resolve the command line, then train, or show what would be trained.
 
-    Raises an error with an `exit_code` for anything that the user can mend.
+    `own_process`: the words are this process's own, so it may begin once more with the recipe's variables. Raises an
+    error with an `exit_code` for anything that the user can mend.
     """
     from trainwright.runner.distributed import place
 
@@ -42,12 +46,11 @@ def run_recipe(words: Sequence[str]) -> int:
         command = parse(words)
         resolved = _resolve(command, here.world_size)
         run_dir = _run_dir(command, resolved)
-        set_defaults(resolved.config.env_vars)
+        installed = environment.install(resolved.config.env_vars, anew=own_process and not command.dry_run)
+        resolved = environment.as_it_is(resolved, installed)
         if here.rank == 0:
-            for warning in resolved.warnings:
-                print(f"run-recipe: warning: {warning}", file=sys.stderr)
-            if command.dump_env:
-                dump_environment()
+            lines = [*spoken(resolved), *(environment.dumped(resolved, installed) if command.dump_env else ())]
+            print(*lines, sep="\n", end="\n" * bool(lines), file=sys.stderr)
         if command.dry_run:
             check(resolved, run_dir)
     if command.dry_run:
@@ -82,18 +85,14 @@ def refusal_for_launcher(here: Place) -> Iterator[None]:
         raise
 
 
-def set_defaults(variables: Mapping[str, str]) -> None:
-    """Put a recipe's variables into the environment, below what the shell or Slurm has set. Before torch reads any."""
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
-
-
-def dump_environment() -> None:
-    """Print the environment to stderr, a variable a line, with secrets hidden."""
-    from trainwright.runner.telemetry.redaction import redact
-
-    for name, value in sorted(redact(os.environ).items()):
-        print(f"{name}={value}", file=sys.stderr)
+def spoken(resolved: ResolvedRun) -> Iterator[str]:
+    """Lines that the person who watches should read, and that stay in the log of a job."""
+    yield from (f"run-recipe: warning: {warning}" for warning in resolved.warnings)
+    yield from (f"run-recipe: {remark}" for remark in resolved.remarks)
+    differences = resolved.canonical_differences
+    if resolved.benchmark and differences:
+        more = f"; and {len(differences) - SPOKEN} more, all in run.json" if len(differences) > SPOKEN else ""
+        yield f"run-recipe: not the canonical benchmark: {'; '.join(differences[:SPOKEN])}{more}"
 
 
 def _resolve(command: Command, started: int) -> ResolvedRun:

@@ -41,6 +41,8 @@ class ResolvedRun:
     """In what it is not canonical, a field each: `section.field: recipe's -> this run's (source)`."""
     remarks: tuple[str, ...] = ()
     """What was done on the way that a log should tell, such as weak scaling."""
+    benchmark: bool = False
+    """Whether the recipe is a benchmark."""
 
     @property
     def data_parallel_size(self) -> int:
@@ -106,4 +108,5 @@ def resolve(
         canonical=not differences,
         canonical_differences=differences,
         remarks=remarks,
+        benchmark=selected.recipe.benchmark,
     )

@@ -80,6 +80,7 @@ def resolve(
     if world_size is not None and world_size < 1:
         raise ConfigError(f"world size {world_size}: it has to be at least 1")
     draft = Draft(selected.recipe.build())
+    draft.warnings.extend(selected.warnings)
     if selection.dataset is not None:
         apply_preset(draft, selection.dataset, selected.mode)
     kind = draft["dataset.kind"]

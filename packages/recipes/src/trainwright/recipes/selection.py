@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from trainwright.recipes.benchmarks import benchmarks, find_benchmark
+from trainwright.recipes.collisions import COLLISIONS
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.library import RECIPES, Recipe, find_recipe, recipe_names
 from trainwright.recipes.nearest import did_you_mean, nearest
 from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe, why_planned
+from trainwright.recipes.steps import STEPS, step_of
 
 TASKS = {"pretrain": "pretrain", "sft": "sft", "lora": "peft", "dora": "peft"}
 """`--mode` -> the task in a recipe's name."""
@@ -18,9 +21,6 @@ _MODE_OF_WORD = {
     "_peft_": "lora",
     "_lora_": "lora",
 }
-
-STEPS = ("llm_step", "gpt_step")
-"""Forward steps of this version; both names are the text step."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Selected:
     recipe: Recipe
     mode: str
     step_func: str
+    warnings: tuple[str, ...] = ()
 
 
 def select(selection: Selection) -> Selected:
@@ -61,11 +62,47 @@ def select(selection: Selection) -> Selected:
     recipe = _recipe(name, selection)
     if mode is None:
         raise ConfigError(f"--recipe {name} does not say its mode; add --mode {', '.join(TASKS)}")
-    if recipe.benchmark and selection.dataset is not None:
-        raise ConfigError(
-            f"--dataset {selection.dataset}: a benchmark recipe keeps its own dataset; leave --dataset out"
-        )
-    return Selected(name, recipe, mode, _step(selection.step_func))
+    if recipe.benchmark:
+        _keep_benchmark(recipe, selection.dataset, mode)
+    step = _step(selection.step_func) if selection.step_func else step_of(recipe.name)
+    return Selected(name, recipe, mode, step, _collision(name, recipe))
+
+
+def _keep_benchmark(recipe: Recipe, dataset: str | None, mode: str) -> None:
+    """A benchmark owns its dataset, and its adapters are LoRA."""
+    if dataset is not None:
+        raise ConfigError(f"--dataset {dataset}: a benchmark recipe keeps its own dataset; leave --dataset out")
+    if mode == "dora":
+        library = find_recipe(f"{recipe.stem}_peft_config")
+        way_out = f"for DoRA: --recipe {library.shown} --mode dora" if library else "no other of this model is here yet"
+        raise ConfigError(f"--mode dora: {recipe.name} is a benchmark with fixed LoRA; {way_out}")
+
+
+def _collision(name: str, recipe: Recipe) -> tuple[str, ...]:
+    """A warning where the name is also one of the library."""
+    if not recipe.benchmark or name not in COLLISIONS:
+        return ()
+    alias = COLLISIONS[name]
+    if alias is None:
+        other = "the library's has no name of its own"
+    else:
+        other = f"the library's is --recipe {alias}" + ("" if find_recipe(alias) else ", which is not available yet")
+    return (f"{name} names two public recipes, and this is the benchmark; {other}",)
+
+
+def find(name: str) -> Recipe | None:
+    """The recipe that `--recipe NAME` selects: a benchmark before one of the library."""
+    return find_benchmark(name) or find_recipe(name)
+
+
+def all_recipes() -> tuple[Recipe, ...]:
+    """Every recipe, the library first."""
+    return (*RECIPES, *benchmarks())
+
+
+def all_names() -> tuple[str, ...]:
+    """Every name that `--recipe` takes."""
+    return (*recipe_names(), *(recipe.name for recipe in benchmarks()))
 
 
 def _checked_mode(mode: str | None) -> str | None:
@@ -85,17 +122,17 @@ def _mode_of_recipe(name: str, mode: str | None) -> str | None:
 
 
 def _recipe(name: str, selection: Selection) -> Recipe:
-    recipe = find_recipe(name)
+    recipe = find(name)
     if recipe is not None:
         return recipe
     asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode}"
     if is_planned_recipe(name):
-        beside = [recipe.shown for recipe in RECIPES if name.startswith(f"{recipe.stem}_")]
+        beside = [recipe.shown for recipe in all_recipes() if name.startswith(f"{recipe.stem}_")]
         listed = "available: " if beside else "nearest available: "
-        listed += ", ".join(beside or nearest(name, [recipe.shown for recipe in RECIPES]))
+        listed += ", ".join(beside or nearest(name, [recipe.shown for recipe in all_recipes()]))
         raise ConfigError(f"{asked} is not available yet{why_planned(name)}; {listed}")
     if selection.model is None:
-        raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, recipe_names(), cutoff=0.5)}")
+        raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, all_names(), cutoff=0.5)}")
     tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]
     if tasks:
         raise ConfigError(f"{asked}: there is no {name}; {selection.model} has {', '.join(tasks)}")
@@ -103,9 +140,9 @@ def _recipe(name: str, selection: Selection) -> Recipe:
     raise ConfigError(f"{asked}: no such recipe, {name}{near}")
 
 
-def _step(name: str | None) -> str:
-    if name is None or name in STEPS:
-        return name or STEPS[0]
+def _step(name: str) -> str:
+    if name in STEPS:
+        return name
     if name in STEPS_TO_COME:
         raise ConfigError(f"--step-func {name} is not available yet; available: {', '.join(STEPS)}")
     raise ConfigError(f"--step-func {name}: no such step; available: {', '.join(STEPS)}{did_you_mean(name, STEPS)}")

@@ -1,4 +1,4 @@
-"""What every test rank has imported before it is forked (see `testing`)."""
+"""What every local rank has imported before it is forked (see `local_ranks`)."""
 
 from trainwright.runner.devices import use_device
 

@@ -1,0 +1,125 @@
+"""Real ranks on this machine: one process each, talking over gloo.
+
+Ranks are forked from a server that has imported torch and Megatron Core already, so that starting four of them takes a
+fraction of a second and not half a minute.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing import connection
+from typing import Any
+
+PRELOAD = "trainwright.runner.local_ranks_preload"
+"""What the server imports: for the CPU."""
+BETWEEN_LOOKS = 0.2
+"""Seconds."""
+
+
+class RankFailed(Exception):
+    """A rank raised; the message holds its traceback."""
+
+    def __init__(self, message: str, *, told: tuple[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.told = told
+        """Exit code and line of an error that is meant for a person; null for a fault of the program."""
+
+
+def run_ranks(
+    function: Callable[..., Any],
+    world_size: int,
+    *arguments: Any,
+    timeout: float = 240,
+    meanwhile: Callable[[], None] | None = None,
+) -> list[Any]:
+    """Call `function(*arguments)` on `world_size` ranks and return their results in rank order.
+
+    The environment of each rank is as torchrun would make it. `function` must be importable by name, and arguments and
+    results must be picklable. `meanwhile` is called again and again while the ranks work.
+
+    Raises:
+        RankFailed: a rank raised or died, or did not end within `timeout` seconds; the others are ended. Of several
+            that fail it is the one that was first.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOAD])
+    port = free_port()
+    pipes: dict[Any, int] = {}
+    processes = []
+    try:
+        for rank in range(world_size):
+            receiver, sender = context.Pipe(duplex=False)
+            environment = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world_size),
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(world_size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            process = context.Process(target=_rank, args=(sender, environment, function, arguments))
+            process.start()
+            sender.close()
+            pipes[receiver] = rank
+            processes.append(process)
+        return _results(pipes, timeout, meanwhile)
+    except BaseException:
+        # The others may wait for the one that failed, for minutes.
+        for process in processes:
+            process.kill()
+        raise
+    finally:
+        for process in processes:
+            process.join()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _rank(sender: Any, environment: dict[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    import torch
+
+    os.environ.update(environment)
+    # Ranks share the machine's cores, and one thread each makes results independent of how many there are.
+    torch.set_num_threads(1)
+    try:
+        sender.send((True, function(*arguments)))
+    except BaseException as error:
+        code = getattr(error, "exit_code", None)
+        sender.send((False, (traceback.format_exc(), (code, str(error)) if isinstance(code, int) else None)))
+
+
+def _results(pipes: dict[Any, int], timeout: float, meanwhile: Callable[[], None] | None) -> list[Any]:
+    """Of each rank, in their order."""
+    results: dict[int, Any] = {}
+    end = time.monotonic() + timeout
+    while len(results) < len(pipes):
+        waiting = [pipe for pipe, rank in pipes.items() if rank not in results]
+        for pipe in connection.wait(waiting, BETWEEN_LOOKS):
+            results[pipes[pipe]] = _result(pipes[pipe], pipe)
+        if meanwhile is not None:
+            meanwhile()
+        if time.monotonic() > end and len(results) < len(pipes):
+            silent = next(rank for rank in pipes.values() if rank not in results)
+            raise RankFailed(f"rank {silent} gave no result within {timeout} s")
+    return [results[rank] for rank in sorted(results)]
+
+
+def _result(rank: int, pipe: Any) -> Any:
+    try:
+        succeeded, value = pipe.recv()
+    except EOFError:
+        raise RankFailed(f"rank {rank} died without a result") from None
+    if not succeeded:
+        trace, told = value
+        raise RankFailed(f"rank {rank} raised:\n{trace}", told=told)
+    return value

@@ -29,10 +29,11 @@ ON_TWO_RANKS = (
     "--recipe vanilla_gpt_pretrain_config --mode pretrain --dataset mock"
     " model.tensor_model_parallel_size=2 model.sequence_parallel=true",
 )
-# Text fine-tuning: the recipes that the description names are not here yet, so its words stand on one that is.
 FINETUNING = (
-    "--model llama32_1b --mode sft --dataset openmathinstruct2-thinking dataset.enable_offline_packing=true"
-    " train.micro_batch_size=1 checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b",
+    "--model gpt_oss_20b --mode sft",
+    "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft --dataset openmathinstruct2-thinking"
+    " dataset.enable_offline_packing=true train.micro_batch_size=1"
+    " checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b",
     "--recipe llama32_1b_sft_config --mode sft --dataset coderforge 'dataset.hf_dataset.split=\"SWE_Rebench[:64]\"'",
     "--recipe llama32_1b_sft_config --dataset local-jsonl dataset.dataset_root=/data/sft"
     " dataset.enable_in_batch_packing=true dataset.dataloader_type=single train.micro_batch_size=4",
@@ -42,24 +43,16 @@ FINETUNING = (
     ),
     "--recipe llama32_1b_sft_config --dataset local-jsonl dataset.dataset_root=/d dataset.enable_offline_packing=true",
 )
+ADAPTERS = (
+    "--recipe gpt_oss_20b_peft_1gpu_h100_bf16_config --mode lora --dataset openmathinstruct2-thinking"
+    " dataset.enable_offline_packing=true train.micro_batch_size=1"
+    " checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b",
+)
 FAMILIES = (
     "--model gpt_oss_20b --mode pretrain --dataset mock",
     "--recipe qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config --mode pretrain",
 )
 NOT_YET = (
-    ("--model gpt_oss_20b --mode sft", "gpt_oss_20b"),
-    (
-        "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft --dataset openmathinstruct2-thinking"
-        " dataset.enable_offline_packing=true train.micro_batch_size=1"
-        " checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b",
-        "gpt_oss_20b",
-    ),
-    (
-        "--recipe gpt_oss_20b_peft_1gpu_h100_bf16_config --mode lora --dataset openmathinstruct2-thinking"
-        " dataset.enable_offline_packing=true train.micro_batch_size=1"
-        " checkpoint.pretrained_checkpoint=/checkpoints/gpt-oss-20b",
-        "gpt_oss_20b",
-    ),
     # Fragments that stand without a recipe: each is laid on one that exists.
     (
         "--recipe llama32_1b_pretrain_config --dataset energon train.global_batch_size=512 train.micro_batch_size=1"
@@ -99,6 +92,7 @@ def arguments(line: str) -> dict[str, Any]:
         *((line, 2, "pretrain") for line in ON_TWO_RANKS),
         *((line, None, "pretrain") for line in FAMILIES),
         *((line, None, "sft") for line in FINETUNING),
+        *((line, None, "lora") for line in ADAPTERS),
     ],
 )
 def test_a_printed_command_line_resolves(line: str, world_size: int | None, mode: str, device: Any) -> None:

@@ -230,7 +230,6 @@ def test_what_a_gpu_can_do_has_rules_too(line: str, parts: tuple[str, ...]) -> N
         "model.cuda_graph_impl=local",
         "model.enable_cuda_graph=true",
         "model.cpu_offloading=true",
-        "model.cp_comm_type=a2a",
         "model.tp_comm_overlap_ag=false",
         "comm_overlap.tp_comm_overlap=true",
         "ddp.use_megatron_fsdp=true",

@@ -59,3 +59,10 @@ def apply_device(draft: Draft, device: DeviceKind) -> None:
     if device == "cpu" and draft["optimizer.optimizer"] == "dist_muon":
         # Its shards are the masters of 16-bit weights, of which there are none in fp32; muon trains the same.
         draft.put("optimizer.optimizer", "muon", DEVICE)
+    modules = draft["model.recompute_modules"] or []
+    if device == "cpu" and "moe_act" in modules:
+        # Only grouped experts recompute it, which need a GPU.
+        rest = [name for name in modules if name != "moe_act"]
+        draft.put("model.recompute_modules", rest or None, DEVICE)
+        if not rest:
+            draft.put("model.recompute_granularity", None, DEVICE)

@@ -4,7 +4,9 @@ from functools import partial
 from typing import Any
 
 from trainwright.recipes.config.model import ModelConfig
-from trainwright.recipes.library.pretrain import BF16, HUNDRED, HYBRIDEP_ENVIRONMENT, Pretrain, pretrain_recipes
+from trainwright.recipes.library.finetune import finetune_recipes, peft, sft
+from trainwright.recipes.library.pretrain import HUNDRED, Pretrain, pretrain_recipes
+from trainwright.recipes.library.row import BF16, CHUNKED_ENVIRONMENT, HYBRIDEP_ENVIRONMENT
 
 STEMS = ("deepseek_v3", "moonlight_16b", "kimi_k2")
 
@@ -46,11 +48,6 @@ ARCHITECTURES: dict[str, tuple[Any, Any, Any]] = {
 _V3: dict[str, Any] = {"init_method_std": 0.006, "mtp_loss_scaling_factor": 0.1, "moe_hybridep_num_sms": 16}
 _BF16: dict[str, Any] = {"states": "bfloat16", **BF16}
 _OVERLAPPED: dict[str, Any] = {"dispatcher": "alltoall", "shared_overlap": True, "recompute": "selective"}
-_CHUNKED_ENVIRONMENT = {
-    **HYBRIDEP_ENVIRONMENT,
-    "CUDA_DEVICE_MAX_CONNECTIONS": "32",
-    "NUM_OF_TOKENS_PER_CHUNK_COMBINE_API": "128",
-}
 
 _STAGES = {8: "Et*8|" + "t*8|" * 6, 16: "Et*4|" + "t*4|" * 14}
 """All stages but the last."""
@@ -65,8 +62,43 @@ PRETRAIN = (
     _v3(256, "32nodes", tp=2, pp=8, ep=32, gbs=4096, layout=_STAGES[8] + "t*5mL", recompute="full", has_alias=False),
     _v3(1024, tp=2, pp=16, ep=64, gbs=4096, layout=_STAGES[16] + "tmL"),
     _moonlight(8, tp=2, ep=8, gbs=2048, iters=500_000, decay=500_000, has_alias=False, **_OVERLAPPED),
-    _moonlight(16, ep=8, mbs=2, dispatcher="hybridep", router_fusion=True, env=_CHUNKED_ENVIRONMENT, **HUNDRED),
+    _moonlight(16, ep=8, mbs=2, dispatcher="hybridep", router_fusion=True, env=CHUNKED_ENVIRONMENT, **HUNDRED),
     _kimi(512, tp=2, pp=16, ep=32, gbs=4096, decay=1_000_000, layout=_STAGES[16] + "tL"),
+)
+
+
+HUB = {"moonlight_16b": "moonshotai/Moonlight-16B-A3B"}
+"""Where weights and tokenizer are published."""
+
+_SHORT: dict[str, Any] = {
+    **{"iters": 100, "warmup": 10, "decay": 100, "beta2": 0.95},
+    **{"eval_interval": 50, "eval_iters": 10, "save_interval": 100},
+}
+_8K: dict[str, Any] = {
+    **{"seq": 8192, "iters": 20, "warmup": 2, "decay": 20, "eval_interval": None, "eval_iters": 0},
+    **{"lr": 1e-6, "eps": 1e-5, "cross_entropy": None},
+}
+_TUNED: dict[str, Any] = {"etp": 1, "overlap": True, "cross_entropy": "te"}
+_sft = partial(sft, "moonlight_16b", data_seed=1234, **_TUNED)
+_peft = partial(peft, "moonlight_16b", dispatcher="alltoall", shared_overlap=True, **_TUNED)
+_LATENT = ("linear_q_proj", "linear_kv_down_proj", "linear_kv_up_proj", "linear_proj")
+
+_ADAPTED: dict[str, Any] = {
+    **{"gbs": 128, "seq": 4096, "decay": 1000, "eval_interval": 50, "eps": 1e-5, "recompute": "selective"},
+    **{"targets": ("linear_proj", "linear_fc1", "linear_fc2"), "has_alias": False},
+}
+
+# The public adapters of two GPUs name linear_qkv as well, which latent attention does not have.
+FINETUNE = (
+    _sft(8, tp=4, pp=2, ep=4, gbs=32, layout="Et*14|t*13L", has_alias=False, **_OVERLAPPED, **_SHORT),
+    _sft(8, "8k", tp=2, cp=2, ep=8, gbs=128, **{**_OVERLAPPED, **_BF16, **_8K}),
+    _sft(
+        *(8, "tp1"),
+        **{"generic": "", "ep": 8, "seq": 8192, "dispatcher": "hybridep", "router_fusion": True, **_BF16, **_SHORT},
+        env=CHUNKED_ENVIRONMENT,
+    ),
+    _peft(2, ep=2, **{**_ADAPTED, **_BF16}),
+    _peft(4, ep=4, gbs=32, dim=8, alpha=16, targets=_LATENT, router_fusion=True, data_seed=1234, **_SHORT),
 )
 
 
@@ -96,4 +128,4 @@ def deepseek(stem: str) -> ModelConfig:
     )
 
 
-RECIPES = pretrain_recipes(PRETRAIN, deepseek)
+RECIPES = (*pretrain_recipes(PRETRAIN, deepseek), *finetune_recipes(FINETUNE, deepseek, HUB))

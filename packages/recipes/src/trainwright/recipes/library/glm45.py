@@ -1,9 +1,10 @@
 """GLM-4.5: half of each head rotated, biases of queries, keys and values, dense blocks first, one shared expert."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.library.finetune import finetune_recipes, peft, sft
 from trainwright.recipes.library.pretrain import Pretrain, pretrain_recipes
 
 
@@ -45,6 +46,25 @@ _row = partial(
 PRETRAIN = (
     _row("glm45_355b", 128, tp=2, pp=8, ep=16, ends=10),
     _row("glm45_air_106b", 32, tp=1, pp=4, ep=8, ends=11),
+)
+
+
+HUB = {"glm45_355b": "zai-org/GLM-4.5", "glm45_air_106b": "zai-org/GLM-4.5-Air"}
+"""Where weights and tokenizer are published."""
+
+_TUNED: dict[str, Any] = {
+    **{"gbs": 128, "eval_interval": 50, "beta2": 0.95, "dispatcher": "alltoall", "shared_overlap": True},
+    **{"packed": False, "model": {"mtp_loss_scaling_factor": 0.3}},
+}
+_sft = partial(sft, **_TUNED)
+_peft = partial(peft, **_TUNED)
+
+# An expert of the public recipes is split as all else is; for 355b there are too few ranks for that.
+FINETUNE = (
+    _sft("glm45_355b", 128, tp=2, pp=8, ep=16, etp=1, ends=10),
+    _sft("glm45_air_106b", 32, pp=4, ep=8, ends=11),
+    _peft("glm45_355b", 16, tp=2, pp=4, ep=4, etp=1),
+    _peft("glm45_air_106b", 8, pp=2, ep=4),
 )
 
 
@@ -91,4 +111,4 @@ def glm45(stem: str) -> ModelConfig:
     )
 
 
-RECIPES = pretrain_recipes(PRETRAIN, glm45)
+RECIPES = (*pretrain_recipes(PRETRAIN, glm45), *finetune_recipes(FINETUNE, glm45, HUB))

@@ -1,12 +1,13 @@
 """GPT: learned positions, LayerNorm, GELU, biases, tied embeddings."""
 
+from functools import partial
+
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.data import TokenizerConfig
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.library.finetune import Finetune, finetune_config, peft, sft
 from trainwright.recipes.library.pretrain import Pretrain, pretrain_recipes
 from trainwright.recipes.library.recipe import Recipe
-from trainwright.recipes.library.sft import sft_recipe
-from trainwright.recipes.presets import preset_dataset
 
 # Megatron Bridge's recipe leaves the model's sizes to its caller. Here they are GPT-2 small's.
 PRETRAIN = (
@@ -42,27 +43,30 @@ def gpt(stem: str) -> ModelConfig:
     )
 
 
-def vanilla_gpt_sft() -> ConfigContainer:
-    """The same model on rows of text, unpacked. Ours: there is no public recipe of this name.
+# Ours: there are no public recipes of these names.
+FINETUNE = (
+    sft("vanilla_gpt", 1, seq=1024, packed=False, cross_entropy=None),
+    peft("vanilla_gpt", 1, seq=1024, packed=False, cross_entropy=None),
+)
 
-    Its tokenizer needs no file, so that any folder of JSONL can be trained on as it is.
-    """
-    return sft_recipe(
-        model=gpt("vanilla_gpt"),
-        dataset=preset_dataset("squad", seq_length=1024),
-        tokenizer=TokenizerConfig(tokenizer_type="ByteLevelTokenizer"),
-    )
+
+def on_bytes(row: Finetune) -> ConfigContainer:
+    """The same model on rows of text. Its tokenizer needs no file: any folder of JSONL can be trained on as it is."""
+    return finetune_config(row, gpt(row.stem), TokenizerConfig(tokenizer_type="ByteLevelTokenizer"))
 
 
 RECIPES = (
     *pretrain_recipes(PRETRAIN, gpt),
-    Recipe(
-        name="vanilla_gpt_sft_1gpu_h100_bf16_config",
-        alias="vanilla_gpt_sft_config",
-        task="sft",
-        world_size=1,
-        hardware="h100",
-        build=vanilla_gpt_sft,
-        own=True,
+    *(
+        Recipe(
+            name=row.name,
+            alias=row.alias,
+            task=row.task,
+            world_size=row.gpus,
+            hardware="h100",
+            build=partial(on_bytes, row),
+            own=True,
+        )
+        for row in FINETUNE
     ),
 )

@@ -1,9 +1,10 @@
 """GPT-OSS: learnt sinks, windows on every other block, YaRN, clamped SwiGLU with an offset, biases, experts."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.library.finetune import finetune_recipes, peft, sft
 from trainwright.recipes.library.pretrain import Pretrain, pretrain_recipes
 
 
@@ -28,6 +29,29 @@ _row = partial(
 PRETRAIN = (
     _row("gpt_oss_20b", 16, tp=2, pp=4, ep=4),
     _row("gpt_oss_120b", 64, tp=2, pp=4, ep=16),
+)
+
+
+HUB = {"gpt_oss_20b": "openai/gpt-oss-20b", "gpt_oss_120b": "openai/gpt-oss-120b"}
+"""Where weights and tokenizer are published."""
+
+_TUNED: dict[str, Any] = {"gbs": 128, "eval_interval": 50, "save_interval": 250, "dispatcher": "alltoall"}
+_sft = partial(sft, **_TUNED)
+_peft = partial(peft, **_TUNED)
+_32K: dict[str, Any] = {
+    **{"seq": 32_768, "recompute": "selective", "cross_entropy": None},
+    "model": {"cp_comm_type": "a2a", "recompute_modules": ["moe_act"], "bias_activation_fusion": False},
+}
+_MATHS: dict[str, Any] = {"dataset": "openmathinstruct2-thinking", "seq": 4096}
+
+FINETUNE = (
+    _sft("gpt_oss_20b", 8, ep=8),
+    _sft("gpt_oss_20b", 8, "32k", ep=8, gbs=32, seq=32_768),
+    _sft("gpt_oss_20b", 8, "openmathinstruct2_thinking_packed", ep=8, **_MATHS),
+    _sft("gpt_oss_120b", 32, pp=4, ep=8),
+    _sft("gpt_oss_120b", 48, "32k", tp=2, pp=6, cp=4, ep=4, **_32K),
+    _peft("gpt_oss_20b", 1),
+    _peft("gpt_oss_120b", 8, ep=8),
 )
 
 
@@ -76,4 +100,4 @@ def gpt_oss(stem: str) -> ModelConfig:
     )
 
 
-RECIPES = pretrain_recipes(PRETRAIN, gpt_oss)
+RECIPES = (*pretrain_recipes(PRETRAIN, gpt_oss), *finetune_recipes(FINETUNE, gpt_oss, HUB))

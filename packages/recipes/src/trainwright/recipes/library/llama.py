@@ -3,13 +3,9 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.config.data import TokenizerConfig
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.library.finetune import finetune_recipes, peft, sft
 from trainwright.recipes.library.pretrain import Pretrain, pretrain_recipes
-from trainwright.recipes.library.recipe import Recipe
-from trainwright.recipes.library.sft import sft_recipe
-from trainwright.recipes.presets import preset_dataset
 
 
 class Sizes(NamedTuple):
@@ -58,6 +54,39 @@ PRETRAIN = (
 )
 
 
+HUB = {
+    "llama3_8b": "meta-llama/Meta-Llama-3-8B",
+    "llama3_70b": "meta-llama/Meta-Llama-3-70B",
+    "llama31_8b": "meta-llama/Meta-Llama-3.1-8B",
+    "llama31_70b": "meta-llama/Meta-Llama-3.1-70B",
+    "llama31_405b": "meta-llama/Meta-Llama-3.1-405B",
+    "llama32_1b": "meta-llama/Llama-3.2-1B",
+    "llama32_3b": "meta-llama/Llama-3.2-3B",
+}
+"""Where weights and tokenizer are published."""
+
+_sft = partial(sft, seq=4096, sequence_parallel=False)
+_peft = partial(peft, seq=4096, sequence_parallel=False, cross_entropy=None, distributed=False)
+_405b: dict[str, Any] = {"seq": 2048, "grads": "bf16", "count_ends": True, "sequence_parallel": True}
+
+FINETUNE = (
+    _sft("llama3_8b", 2, tp=2),
+    _sft("llama3_70b", 32, tp=8, pp=4),
+    _sft("llama31_8b", 2, tp=2),
+    _sft("llama31_70b", 32, tp=8, pp=4),
+    _sft("llama31_405b", 128, tp=8, pp=16, gbs=16, overlap=True, **_405b),
+    _sft("llama32_1b", 1),
+    _sft("llama32_3b", 1),
+    _peft("llama3_8b", 1, dim=8, alpha=16),
+    _peft("llama3_70b", 8, tp=8, dim=16),
+    _peft("llama31_8b", 1, dim=8, alpha=16),
+    _peft("llama31_70b", 8, tp=8, dim=16),
+    _peft("llama31_405b", 32, tp=4, pp=8, vp=8, gbs=32, dim=16, targets=("linear_qkv",), **_405b),
+    _peft("llama32_1b", 1),
+    _peft("llama32_3b", 1),
+)
+
+
 def llama(stem: str) -> ModelConfig:
     """The published architecture of a stem."""
     sizes = SIZES[stem]
@@ -93,28 +122,4 @@ def llama(stem: str) -> ModelConfig:
     )
 
 
-def llama32_1b_sft() -> ConfigContainer:
-    """Numbers of Megatron Bridge's `llama32_1b_sft_1gpu_h100_bf16_config`: packed SQuAD.
-
-    The vocabulary is that of the published weights, which a run starts from. The tokenizer's hub id is the original's;
-    a run names the folder of a local copy in its place.
-    """
-    fused = {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "native"}
-    return sft_recipe(
-        model=ModelConfig.model_validate({**llama("llama32_1b").model_dump(exclude_unset=True), **fused}),
-        dataset=preset_dataset("squad", seq_length=4096, enable_offline_packing=True),
-        tokenizer=TokenizerConfig(tokenizer_type="HuggingFaceTokenizer", tokenizer_model="meta-llama/Llama-3.2-1B"),
-    )
-
-
-RECIPES = (
-    *pretrain_recipes(PRETRAIN, llama),
-    Recipe(
-        name="llama32_1b_sft_1gpu_h100_bf16_config",
-        alias="llama32_1b_sft_config",
-        task="sft",
-        world_size=1,
-        hardware="h100",
-        build=llama32_1b_sft,
-    ),
-)
+RECIPES = (*pretrain_recipes(PRETRAIN, llama), *finetune_recipes(FINETUNE, llama, HUB))

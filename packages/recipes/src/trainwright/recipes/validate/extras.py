@@ -15,6 +15,7 @@ HONOURED = frozenset(
         "bias_activation_fusion",
         "bias_dropout_fusion",
         "calculate_per_token_loss",
+        "cp_comm_type",
         "disable_parameter_transpose_cache",
         "cross_entropy_fusion_impl",
         "embedding_init_method_std",

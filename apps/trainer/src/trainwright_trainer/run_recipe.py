@@ -96,13 +96,17 @@ def spoken(resolved: ResolvedRun) -> Iterator[str]:
 
 
 def _resolve(command: Command, started: int) -> ResolvedRun:
-    """The configuration for as many ranks as were started; a dry run may ask about another number."""
+    """The configuration for as many ranks as were started; a dry run may ask about another number.
+
+    A recipe that is known to be invalid is for looking at only.
+    """
     if not command.dry_run:
         refuse_lonely_world_size()
 
     from trainwright.recipes import resolve
+    from trainwright.recipes.known_invalid import require_valid
 
-    return resolve(
+    resolved = resolve(
         command.selection,
         command.overrides,
         world_size=requested_world_size() if command.dry_run else started,
@@ -110,6 +114,9 @@ def _resolve(command: Command, started: int) -> ResolvedRun:
         flags=command.flags,
         deterministic=command.deterministic,
     )
+    if not command.dry_run:
+        require_valid(resolved)
+    return resolved
 
 
 def _run_dir(command: Command, resolved: ResolvedRun) -> Path | None:

@@ -10,11 +10,11 @@ from trainwright.recipes.derive import derive
 from trainwright.recipes.device_layer import DeviceKind, apply_device
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.known_invalid import validate_marked
 from trainwright.recipes.overrides import apply_flags, apply_words
 from trainwright.recipes.ownership import keep_kind, refuse_foreign_fields
 from trainwright.recipes.presets import apply_preset
 from trainwright.recipes.selection import Selection, select
-from trainwright.recipes.validate import validate
 from trainwright.recipes.validate.plan import Plan
 from trainwright.recipes.weak_scaling import scale
 
@@ -43,6 +43,8 @@ class ResolvedRun:
     """What was done on the way that a log should tell, such as weak scaling."""
     benchmark: bool = False
     """Whether the recipe is a benchmark."""
+    known_invalid: str | None = None
+    """Why the public recipe cannot run as it stands, where no word has mended it; a run of it is refused."""
 
     @property
     def data_parallel_size(self) -> int:
@@ -95,7 +97,7 @@ def resolve(
     ranks = world_size or selected.recipe.world_size
     remarks = scale(draft, selected.recipe, ranks)
     config = build_config(draft.tree())
-    validate(Plan(config, draft, ranks, device, selected.recipe))
+    known_invalid = validate_marked(Plan(config, draft, ranks, device, selected.recipe))
     differences = canonical_differences(selected.recipe, config, ranks, draft.sources)
     return ResolvedRun(
         config=config,
@@ -110,4 +112,5 @@ def resolve(
         canonical_differences=differences,
         remarks=remarks,
         benchmark=selected.recipe.benchmark,
+        known_invalid=known_invalid,
     )

@@ -1,7 +1,8 @@
 """Rules that a complete configuration has to satisfy, one file for each group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate import (
     batches,
     carried,
@@ -43,7 +44,28 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def validate(plan: Plan) -> None:
-    """Apply every rule. Raises ConfigError at the first that is not satisfied; warnings go to the draft."""
+def validate(plan: Plan, tolerated: Collection[str] = ()) -> tuple[str, ...]:
+    """Apply every rule; returns the messages among `tolerated` that came up. Warnings go to the draft.
+
+    Raises ConfigError at the first rule that is not satisfied, but for those messages.
+    """
+    met = []
     for rule in RULES:
-        rule(plan)
+        try:
+            rule(plan)
+        except ConfigError as error:
+            if str(error) not in tolerated:
+                raise
+            met.append(str(error))
+    return tuple(met)
+
+
+def faults(plan: Plan) -> tuple[str, ...]:
+    """What every rule that is not satisfied says. Whole copies of the model have to fill the ranks."""
+    found = []
+    for rule in RULES:
+        try:
+            rule(plan)
+        except ConfigError as error:
+            found.append(str(error))
+    return tuple(found)

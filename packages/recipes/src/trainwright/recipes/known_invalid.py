@@ -1,0 +1,46 @@
+"""Public recipes that cannot run as they stand: they resolve with a mark, and no run of them starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainwright.recipes.build import build_config
+from trainwright.recipes.derive import derive
+from trainwright.recipes.device_layer import DeviceKind, apply_device
+from trainwright.recipes.draft import Draft
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.library import Recipe
+from trainwright.recipes.validate import faults, validate
+from trainwright.recipes.validate.plan import Plan
+
+if TYPE_CHECKING:
+    from trainwright.recipes.pipeline import ResolvedRun
+
+
+def validate_marked(plan: Plan) -> str | None:
+    """Validate; returns why a known-invalid recipe is that, or null for any other and where words have mended it.
+
+    What is wrong with such a recipe as it stands is told in a warning, and mended where nothing of it is left; what
+    the source's own validation finds and no rule of ours sees, no word mends. Raises ConfigError for whatever else is
+    wrong.
+    """
+    reason = plan.recipe.known_invalid
+    own = _own_faults(plan.recipe, plan.device) if reason else ()
+    left = validate(plan, tolerated=own)
+    if reason is None or (own and not left):
+        return None
+    plan.draft.warn(f"{plan.recipe.name} is known to be invalid, and no run of it starts: {reason}")
+    return reason
+
+
+def _own_faults(recipe: Recipe, device: DeviceKind) -> tuple[str, ...]:
+    draft = Draft(recipe.build())
+    apply_device(draft, device)
+    derive(draft, device=device, deterministic=False)
+    return faults(Plan(build_config(draft.tree()), draft, recipe.world_size, device, recipe))
+
+
+def require_valid(resolved: ResolvedRun) -> None:
+    """Raise ConfigError for a run that resolves and must not start."""
+    if resolved.known_invalid is not None:
+        raise ConfigError(f"{resolved.recipe} is known to be invalid as it stands: {resolved.known_invalid}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.words import Command, UsageError, parse, wants_help
-from trainwright_trainer import dry_run, environment
+from trainwright_trainer import dry_run, environment, rehearse
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
@@ -51,6 +51,8 @@ def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
         if here.rank == 0:
             lines = [*spoken(resolved), *(environment.dumped(resolved, installed) if command.dump_env else ())]
             print(*lines, sep="\n", end="\n" * bool(lines), file=sys.stderr)
+        if command.rehearse:
+            return rehearse.rehearse(command, resolved, here)
         if command.dry_run:
             check(resolved, run_dir)
     if command.dry_run:
@@ -96,25 +98,28 @@ def spoken(resolved: ResolvedRun) -> Iterator[str]:
 
 
 def _resolve(command: Command, started: int) -> ResolvedRun:
-    """The configuration for as many ranks as were started; a dry run may ask about another number.
+    """The configuration for as many ranks as were started; a dry run and a rehearsal may be about another number.
 
-    A recipe that is known to be invalid is for looking at only.
+    What is rehearsed runs on GPUs unless somebody says otherwise. A recipe that is known to be invalid is for looking
+    at and for rehearsing only.
     """
-    if not command.dry_run:
+    of_another = command.dry_run or command.rehearse
+    if not of_another:
         refuse_lonely_world_size()
 
     from trainwright.recipes import resolve
     from trainwright.recipes.known_invalid import require_valid
 
+    automatic = "cuda" if command.rehearse else auto_device()
     resolved = resolve(
         command.selection,
         command.overrides,
-        world_size=requested_world_size() if command.dry_run else started,
-        device=auto_device() if command.device == "auto" else command.device,
+        world_size=requested_world_size() if of_another else started,
+        device=automatic if command.device == "auto" else command.device,
         flags=command.flags,
         deterministic=command.deterministic,
     )
-    if not command.dry_run:
+    if not of_another:
         require_valid(resolved)
     return resolved
 

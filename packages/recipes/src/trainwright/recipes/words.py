@@ -41,11 +41,15 @@ SELECTION = (
 )
 Device = Literal["auto", "cpu", "cuda"]
 DEVICES = get_args(Device)
+MOST_RANKS = 64
+"""Of a rehearsal: each is a process of this machine."""
 RUNNING = (
     Option(("--run-dir",), "run_dir", "PATH", "the run directory; an existing one is resumed"),
     Option(("--device",), "device", "|".join(DEVICES), "auto takes a GPU where there is one"),
     Option(("--deterministic",), "deterministic", None, "kernels whose results repeat bit for bit"),
     Option(("--dry-run",), "dry_run", None, "resolve, check, print the configuration; train nothing"),
+    Option(("--rehearse",), "rehearse", None, "train a shrunk copy for a few updates on CPU ranks of this machine"),
+    Option(("--ranks",), "ranks", "N", "with --rehearse: how many of them; 2 where nothing is said"),
     Option(("--dump-env",), "dump_env", None, "print the environment, secrets hidden, then go on"),
     Option(("-h", "--help"), "help", None, "this page"),
 )
@@ -67,6 +71,9 @@ class Command:
     deterministic: bool
     dry_run: bool
     dump_env: bool
+    rehearse: bool
+    ranks: int
+    """Of a rehearsal."""
 
 
 def wants_help(words: Iterable[str]) -> bool:
@@ -121,7 +128,19 @@ def _command(given: dict[str, str], overrides: list[str]) -> Command:
         deterministic="deterministic" in given,
         dry_run="dry_run" in given,
         dump_env="dump_env" in given,
+        rehearse="rehearse" in given,
+        ranks=_ranks(given),
     )
+
+
+def _ranks(given: dict[str, str]) -> int:
+    """How many ranks rehearse: one to `MOST_RANKS`."""
+    text = given.get("ranks", "2")
+    if "ranks" in given and "rehearse" not in given:
+        raise UsageError(f"--ranks {text} belongs to --rehearse; a run has as many ranks as are started")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_RANKS):
+        raise UsageError(f"--ranks {text}: it takes a number from 1 to {MOST_RANKS}")
+    return int(text)
 
 
 def _canonical(name: str) -> str:

@@ -43,12 +43,28 @@ class Rehearsed:
     seconds: float
 
 
-def rehearse(rehearsal: Rehearsal, run_dir: Path, progress: Callable[[int], None] = lambda done: None) -> Rehearsed:
+class RehearsalFailed(RunFailed):
+    """The rehearsal found something."""
+
+    def __init__(self, line: str, details: str = "") -> None:
+        super().__init__(line)
+        self.details = details
+        """Traceback and last words of the ranks, where the line alone does not say enough."""
+
+
+def rehearse(
+    rehearsal: Rehearsal,
+    run_dir: Path,
+    progress: Callable[[int], None] = lambda done: None,
+    *,
+    deterministic: bool = False,
+) -> Rehearsed:
     """Do the rehearsal's run in `run_dir`, which is new or empty; `progress` is told the updates that are done.
 
     Raises:
         RunRefused: the directory is in use, or the run refuses to start.
-        RunFailed: it does not train, its checkpoint does not bring back what was saved, or its log is no evidence.
+        RehearsalFailed: it does not train, its checkpoint does not bring back what was saved, or its log is no
+            evidence.
     """
     started = time.monotonic()
     if run_dir.exists() and (not run_dir.is_dir() or any(run_dir.iterdir())):
@@ -56,10 +72,14 @@ def rehearse(rehearsal: Rehearsal, run_dir: Path, progress: Callable[[int], None
     run_dir.mkdir(parents=True, exist_ok=True)
     if rehearsal.rows is not None:
         write_rows(Path(rehearsal.rows))
-    first = _session(rehearsal.run, run_dir, lambda: progress(len(_events(run_dir, "train"))))
+
+    def session(run: ResolvedRun) -> dict[int, float]:
+        return _session(run, run_dir, deterministic, lambda: progress(len(_events(run_dir, "train"))))
+
+    first = session(rehearsal.run)
     checkpoint = rehearsal.run.config.checkpoint.model_copy(update={"ckpt_step": SAVED})
     again = replace(rehearsal.run, config=rehearsal.run.config.model_copy(update={"checkpoint": checkpoint}))
-    second = _session(again, run_dir, lambda: progress(len(_events(run_dir, "train"))))
+    second = session(again)
     reloaded = {step: (first[step], second[step]) for step in range(SAVED + 1, UPDATES + 1)}
     _compare(reloaded)
     _audit(run_dir)
@@ -72,22 +92,24 @@ def rehearse(rehearsal: Rehearsal, run_dir: Path, progress: Callable[[int], None
     )
 
 
-def _session(run: ResolvedRun, run_dir: Path, meanwhile: Callable[[], None]) -> dict[int, float]:
+def _session(run: ResolvedRun, run_dir: Path, deterministic: bool, meanwhile: Callable[[], None]) -> dict[int, float]:
     """One session on all ranks; returns the losses that it logged, by update."""
     before = len(_events(run_dir, "train"))
     try:
-        codes = run_ranks(train, run.world_size, run, run_dir, timeout=TIMEOUT, meanwhile=meanwhile)
+        codes = run_ranks(train, run.world_size, run, run_dir, deterministic, timeout=TIMEOUT, meanwhile=meanwhile)
     except RankFailed as failure:
         if failure.told is None:
-            raise RunFailed(f"{failure}\nWhat the ranks said:\n{_said(run_dir)}") from failure
+            raise RehearsalFailed(
+                "a fault of the program, whose traceback stands above", _details(failure, run_dir)
+            ) from failure
         code, line = failure.told
-        raise (RunRefused if code == RunRefused.exit_code else RunFailed)(line) from failure
+        raise (RunRefused(line) if code == RunRefused.exit_code else RehearsalFailed(line)) from failure
     if any(codes):
-        raise RunFailed(f"the ranks ended with the exit codes {codes}\nWhat they said:\n{_said(run_dir)}")
+        raise RehearsalFailed(f"the ranks ended early, with the exit codes {codes}", _details("", run_dir))
     return {event["step"]: event["loss"] for event in _events(run_dir, "train")[before:]}
 
 
-def train(run: ResolvedRun, run_dir: Path) -> int:
+def train(run: ResolvedRun, run_dir: Path, deterministic: bool) -> int:
     """One session on this rank, whose words go to a file. Returns the exit code."""
     from trainwright.runner.run import run as run_session
 
@@ -97,7 +119,13 @@ def train(run: ResolvedRun, run_dir: Path) -> int:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
             os.dup2(log.fileno(), stream.fileno())
-    return run_session(run, run_dir=run_dir)
+    return run_session(run, run_dir=run_dir, deterministic=deterministic)
+
+
+def _details(failure: object, run_dir: Path) -> str:
+    log = run_dir / LOG
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:] if log.exists() else []
+    return "\n".join([str(failure), "the ranks' last lines:", *said])
 
 
 def write_rows(folder: Path) -> None:
@@ -122,7 +150,7 @@ def _compare(reloaded: dict[int, tuple[float, float]]) -> None:
     """The same updates after the checkpoint give the same losses, to the last bit: nothing else has changed."""
     for step, (first, again) in reloaded.items():
         if first != again:
-            raise RunFailed(
+            raise RehearsalFailed(
                 f"update {step} had the loss {first!r}, and after loading the checkpoint of update {SAVED} {again!r}: "
                 "what was saved is not what was trained"
             )
@@ -134,9 +162,4 @@ def _audit(run_dir: Path) -> None:
     try:
         summarize(run_dir, expect_step=UPDATES)
     except InvalidRun as refusal:
-        raise RunFailed(f"the audit refuses the session log: {refusal}") from None
-
-
-def _said(run_dir: Path) -> str:
-    log = run_dir / LOG
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]) if log.exists() else ""
+        raise RehearsalFailed(f"the audit refuses the session log: {refusal}") from None

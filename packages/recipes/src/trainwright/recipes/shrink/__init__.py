@@ -10,7 +10,7 @@ from trainwright.recipes.build import build_config
 from trainwright.recipes.derive import derive
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.library import find_recipe
+from trainwright.recipes.selection import find
 from trainwright.recipes.shrink.device import device
 from trainwright.recipes.shrink.duration import SAVED, UPDATES, duration
 from trainwright.recipes.shrink.grid import grid_of, reduced
@@ -73,7 +73,7 @@ def shrink(full: ResolvedRun, ranks: int, folder: str) -> Rehearsal:
     Raises ConfigError for a number of ranks that the grid cannot be reduced to, and for words that no shrunk run can
     follow, such as weights to start from.
     """
-    recipe = find_recipe(full.recipe)
+    recipe = find(full.recipe)
     if recipe is None:
         raise ConfigError(f"{full.recipe}: no such recipe")
     if ranks > full.world_size:

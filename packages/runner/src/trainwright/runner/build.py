@@ -60,7 +60,12 @@ def build_trainer(resolved: ResolvedRun, device: Device) -> tuple[Trainer, Any]:
             f"model.vocab_size={vocab_size} is smaller than the tokenizer's {tokenizer.vocab_size}; "
             "leave it out to follow the tokenizer"
         )
-    chunks = wrap_for_data_parallelism(build_model(config, vocab_size=vocab_size), config)
+    chunks = build_model(config, vocab_size=vocab_size)
+    if config.peft is not None:
+        from trainwright.runner.adapters.attach import attach
+
+        attach(chunks, config, config.peft)
+    chunks = wrap_for_data_parallelism(chunks, config)
     optimizer = build_optimizer(config, chunks)
     connect(chunks, optimizer, config)
     operations = floating_point_operations(config, vocab_size)

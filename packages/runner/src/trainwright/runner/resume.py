@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.runner import preflight
+from trainwright.runner.adapters.start import prepare
 from trainwright.runner.checkpoints.folder import CheckpointFolder
 from trainwright.runner.checkpoints.loading import load_checkpoint, refuse_another_configuration
 from trainwright.runner.checkpoints.pretrained import load_pretrained
@@ -57,9 +58,13 @@ def restore(trainer: Trainer) -> tuple[Progress, list[str]]:
         step = folder.find(wanted.ckpt_step)
         if step is None:
             raise RunRefused(f"checkpoint.load={wanted.load} holds no complete checkpoint")
-    if step is not None:
-        progress, remarks = load_checkpoint(trainer, folder.complete(step), optimizer=optimizer, rng=rng)
-        return progress, [f"continuing from {folder.complete(step)}", *remarks]
+    path = folder.complete(step) if step is not None else None
+    before = prepare(trainer, path) if trainer.resolved.config.peft is not None else []
+    if path is not None:
+        progress, remarks = load_checkpoint(trainer, path, optimizer=optimizer, rng=rng)
+        return progress, [*before, f"continuing from {path}", *remarks]
+    if trainer.resolved.config.peft is not None:
+        return Progress(), before
     if wanted.pretrained_checkpoint is not None:
         return Progress(), load_pretrained(trainer, Path(wanted.pretrained_checkpoint), wanted.ckpt_step)
     return Progress(), []

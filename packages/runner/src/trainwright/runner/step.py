@@ -18,6 +18,7 @@ from trainwright.runner.optim.qk_clip import ObservedHeads, clip_heads, forget_l
 if TYPE_CHECKING:
     from trainwright.recipes import ResolvedRun
     from trainwright.recipes.flops import Operations
+    from trainwright.runner.checkpoints.base import Base
     from trainwright.runner.devices import Device
 
 
@@ -31,6 +32,8 @@ class Trainer:
     optimizer: Any
     scheduler: Any
     operations: Operations
+    base: Base | None = None
+    """The weights beside which adapters are trained, where checkpoints do not hold them; null where they hold all."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainwright.recipes import to_yaml
+from trainwright.runner.adapters.sharding import is_of_adapter
+from trainwright.runner.checkpoints.base import BASE
 from trainwright.runner.checkpoints.settings import ready_to_fill
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def sharded_state(trainer: Trainer, progress: Progress, *, loading: bool, optimi
         "config": to_yaml(trainer.resolved.config),
         "vocab_size": unwrap_model(trainer.chunks)[0].tokens,
     }
+    if trainer.base is not None:
+        state["trainwright"][BASE] = trainer.base.common()
     return state
 
 
@@ -59,12 +63,15 @@ def _make_momentum(optimizer: torch.optim.Optimizer, config: Any) -> None:
 
 
 def model_state(trainer: Trainer) -> dict[str, Any]:
-    """Sharded weights, one entry for each model chunk of this rank."""
+    """Sharded weights, one entry for each model chunk of this rank; of adapters beside a base only these."""
     from megatron.core.utils import unwrap_model
 
     chunks = unwrap_model(trainer.chunks)
     names = ["model"] if len(chunks) == 1 else [f"model{number}" for number in range(len(chunks))]
-    return {name: chunk.sharded_state_dict(metadata=dict(CONTENT)) for name, chunk in zip(names, chunks, strict=True)}
+    states = (chunk.sharded_state_dict(metadata=dict(CONTENT)) for chunk in chunks)
+    if trainer.base is not None:
+        states = ({key: part for key, part in state.items() if is_of_adapter(key)} for state in states)
+    return dict(zip(names, states, strict=True))
 
 
 def topology(trainer: Trainer) -> dict[str, int]:

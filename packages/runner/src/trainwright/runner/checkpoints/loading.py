@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainwright.recipes import ConfigContainer
+    from trainwright.recipes.config.peft import PeftConfig
     from trainwright.runner.step import Trainer
 
 
@@ -37,12 +38,14 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
     common = read_common(path)
     if "progress" not in common["trainwright"]:
         raise RunRefused(f"{path} holds weights alone, of no run; start from it with checkpoint.pretrained_checkpoint")
-    require_parts(path, written_with(path, common), trainer.resolved.config, optimizer=optimizer, rng=rng)
+    written = written_with(path, common)
+    require_parts(path, written, trainer.resolved.config, optimizer=optimizer, rng=rng)
+    require_same_kind(path, written.peft, trainer.resolved.config.peft)
     remarks = []
     same_topology = common["trainwright"]["topology"] == topology(trainer)
     if rng and not same_topology:
         rng = False
-        if trainer.resolved.config.model.hidden_dropout or trainer.resolved.config.model.attention_dropout:
+        if has_dropout(trainer.resolved.config):
             remarks.append("the topology changed, so dropout draws new random numbers from here on")
     require_same_weights(path, model_state(trainer))
     loaded = _fill(sharded_state(trainer, Progress(), loading=True, optimizer=optimizer, rng=rng), path)
@@ -56,6 +59,30 @@ def load_checkpoint(trainer: Trainer, path: Path, *, optimizer: bool, rng: bool)
     if rng:
         restore_rng(loaded["rng_state"])
     return progress, remarks
+
+
+def has_dropout(config: ConfigContainer) -> bool:
+    """Whether training draws random numbers."""
+    adapters = config.peft.dropout if config.peft is not None else 0.0
+    return any((config.model.hidden_dropout, config.model.attention_dropout, adapters))
+
+
+def require_same_kind(path: Path, written: PeftConfig | None, wanted: PeftConfig | None) -> None:
+    """Find out whether the adapters at `path` are such as this run has.
+
+    Raises:
+        RunRefused: they are of another rank, scale or scheme, or one of the two has none.
+    """
+    if written is None or wanted is None:
+        if written is not wanted:
+            holds = "no adapters, and this run trains some" if written is None else "adapters, and this run has none"
+            raise RunRefused(f"{path} holds {holds} (peft)")
+        return
+    for name in ("scheme", "dim", "alpha"):
+        # Else the same numbers would be another adapter.
+        old, new = getattr(written, name), getattr(wanted, name)
+        if old != new:
+            raise RunRefused(f"{path} holds adapters with peft.{name}={old}; this run has peft.{name}={new}")
 
 
 def written_with(path: Path, common: dict[str, Any]) -> ConfigContainer:
@@ -155,7 +182,8 @@ def load_weights(trainer: Trainer, loaded: dict[str, Any]) -> None:
 
     chunks = unwrap_model(trainer.chunks)
     for number, chunk in enumerate(chunks):
-        chunk.load_state_dict(loaded["model" if len(chunks) == 1 else f"model{number}"])
+        state = loaded.get("model" if len(chunks) == 1 else f"model{number}", {})
+        chunk.load_state_dict(state, strict=trainer.base is None)
 
 
 def _fill(state: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainwright.runner.adapters.sharding import is_of_adapter
 from trainwright.runner.checkpoints.content import CONTENT
 from trainwright.runner.checkpoints.conversion import open_weights
 from trainwright.runner.errors import RunRefused
@@ -102,8 +103,10 @@ def require_vocabulary(weights: Weights, model: ModelConfig, tokens: int) -> Non
 
 
 @torch.no_grad()
-def fill(chunks: Sequence[torch.nn.Module], weights: Weights) -> None:
+def fill(chunks: Sequence[torch.nn.Module], weights: Weights, *, adapters: bool = False) -> None:
     """Put the weights into this rank's unwrapped model chunks, of which each rank reads what it holds.
+
+    With `adapters` they are those of the adapters in the chunks, else those of all that is no adapter.
 
     Raises:
         RunRefused: the checkpoint holds other parameters than the model, or of other shapes.
@@ -115,7 +118,8 @@ def fill(chunks: Sequence[torch.nn.Module], weights: Weights) -> None:
     parts = []
     for chunk in chunks:
         state, _, _ = load_preprocess(chunk.sharded_state_dict(metadata=dict(CONTENT)))
-        parts += [part for part in nested_values(state) if isinstance(part, ShardedTensor)]
+        found = (part for part in nested_values(state) if isinstance(part, ShardedTensor))
+        parts += [part for part in found if is_of_adapter(part.key) == adapters]
     _require_exact(weights, parts)
     own = {_memory(tensor) for chunk in chunks for tensor in (*chunk.parameters(), *chunk.buffers())}
     for part in parts:

@@ -82,6 +82,7 @@ def test_show_prints_configuration_steps_statistics_and_warnings(run: Path, caps
         "s/step",
         "TFLOP/s/device",
         "recipe unchanged: no",
+        "  world size: 1 -> 4\n  rng.seed: 1234 -> 7 (override)\n",
     ):
         assert words in out
     assert "warning: 2 iterations (40-41) are not in the report: loss is not finite" in out

@@ -73,6 +73,9 @@ def test_what_is_not_as_written_is_listed_with_its_source() -> None:
         "rng.seed: 1234 -> 2 (override)",
         "env_vars.NCCL_NVLS_ENABLE: 0 -> null (taken out)",
     )
+    assert run("env_vars.HF_TOKEN=secret", device="cuda").canonical_differences == (
+        "env_vars.HF_TOKEN: null -> set (override)",
+    )
     on_cpu = run().canonical_differences
     assert "dist.distributed_backend: nccl -> gloo (device)" in on_cpu
     assert all(line.endswith("(device)") for line in on_cpu)

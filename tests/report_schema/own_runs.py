@@ -41,6 +41,7 @@ ENVIRONMENT: dict[str, Any] = {
     "device": {"kind": "cpu"},
     "environment": {"HF_TOKEN": "hf_abc", "OMP_NUM_THREADS": "1"},
     "canonical": False,
+    "canonical_differences": ["world size: 1 -> 4", "rng.seed: 1234 -> 7 (override)"],
 }
 
 

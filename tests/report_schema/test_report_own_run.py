@@ -18,7 +18,12 @@ def test_written_report_reads_back_equal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     report = write_run_report(run)
     assert read_report(run / "training_report.json") == report
-    assert read_diagnostics(run / "training_report.diagnostics.json").workload == "trainwright"
+    diagnostics = read_diagnostics(run / "training_report.diagnostics.json")
+    assert diagnostics.workload == "trainwright"
+    assert (diagnostics.canonical, diagnostics.canonical_differences) == (
+        False,
+        ["world size: 1 -> 4", "rng.seed: 1234 -> 7 (override)"],
+    )
 
 
 def test_steps_hold_what_was_logged(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from trainwright.report_schema import Diagnostics, MetricStats, TrainingConfig, 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 32
 _EDGE_STEPS = 3
+_DIFFERENCES = 4
 _STATISTICS = ("mean", "std", "min", "max", "t95", "t99")
 
 # Field, heading, factor to the unit shown.
@@ -45,8 +46,17 @@ def print_report(report: TrainingResults, diagnostics: Diagnostics | None, *, ti
             highlight=False,
             soft_wrap=True,
         )
+        for difference in _first(diagnostics.canonical_differences):
+            console.print(f"  {escape(difference)}", highlight=False, soft_wrap=True)
         for warning in diagnostics.warnings:
             console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
+
+
+def _first(differences: Sequence[str]) -> Iterator[str]:
+    """The first few of what makes a run another one than its recipe, and how many more there are."""
+    yield from differences[:_DIFFERENCES]
+    if len(differences) > _DIFFERENCES:
+        yield f"and {len(differences) - _DIFFERENCES} more in the diagnostics"
 
 
 def sparkline(values: Sequence[float], width: int = _SPARKLINE_WIDTH) -> str:

@@ -20,7 +20,10 @@ def as_written(recipe: Recipe) -> ConfigContainer:
 def canonical_differences(
     recipe: Recipe, config: ConfigContainer, ranks: int, sources: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """`section.field: recipe's -> this run's (source)` for every field, and the world size where it is another."""
+    """`section.field: recipe's -> this run's (source)` for every field, and the world size where it is another.
+
+    A variable that the recipe does not have is named without its value, which may be a secret.
+    """
     sizes = [f"world size: {recipe.world_size} -> {ranks}"] if ranks != recipe.world_size else []
     if not sizes and set(sources.values()) <= {DEFAULT, RECIPE, DERIVED}:
         return ()
@@ -28,8 +31,12 @@ def canonical_differences(
     return (
         *sizes,
         *(
-            f"{path}: {before.get(path, 'null')} -> {after.get(path, 'null')} ({sources.get(path, 'taken out')})"
+            f"{path}: {before.get(path, 'null')} -> {_shown(path, before, after)} ({sources.get(path, 'taken out')})"
             for path in dict.fromkeys([*before, *after])
             if before.get(path, "null") != after.get(path, "null")
         ),
     )
+
+
+def _shown(path: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    return "set" if path.startswith("env_vars.") and path not in before else after.get(path, "null")

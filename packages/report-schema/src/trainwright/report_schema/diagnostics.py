@@ -97,6 +97,8 @@ class Diagnostics(ReportModel):
     """The parser that read the run: ``trainwright``, ``nemo-run``, ``megatron-run`` or ``megatron-bridge``."""
     canonical: bool | None = None
     """Whether an own run was its recipe unchanged; ``None`` where that is not known."""
+    canonical_differences: list[str] = Field(default_factory=list)
+    """In what it was not, a line each: the field, the recipe's value, the run's value and who set it."""
     sources: list[Source]
     segments: list[Segment]
     window: Window

@@ -122,6 +122,7 @@ def report_of(
     return report, Diagnostics(
         workload=evidence.workload,
         canonical=evidence.canonical,
+        canonical_differences=evidence.canonical_differences,
         sources=evidence.sources,
         segments=segments,
         window=window,

@@ -23,6 +23,7 @@ class Evidence:
     scale: Mapping[str, float] = field(default_factory=dict)
     """Factor from the logged unit of a metric to the report's, where they differ."""
     canonical: bool | None = None
+    canonical_differences: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 

@@ -59,6 +59,8 @@ class Environment(ReportModel):
     """The environment of the ranks, as far as it is recorded."""
     canonical: bool | None = None
     """Whether the recipe ran unchanged."""
+    canonical_differences: list[str] = Field(default_factory=list)
+    """In what it did not."""
     nodes: list[str] = Field(default_factory=list)
     """Host names of all machines, where the launcher knew them."""
     container_image: str = ""
@@ -99,6 +101,7 @@ def collect(run_directory: Path, surroundings: Surroundings) -> Evidence:
         unread=unread,
         scale=MEGATRON_BRIDGE_SCALE,
         canonical=environment.canonical,
+        canonical_differences=environment.canonical_differences,
     )
 
 

@@ -50,6 +50,7 @@ def describe(
         "recipe": resolved.recipe,
         "mode": resolved.mode,
         "canonical": resolved.canonical,
+        "canonical_differences": list(resolved.canonical_differences),
         "host": {"name": socket.gethostname(), "platform": platform.platform(), "cpu_count": os.cpu_count()},
         "device": dict(device),
         "topology": topology(resolved),

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from trainwright.recipes.carried import CARRIED, REFUSED, off
+from trainwright.recipes.carried import RECORDED, off
 from trainwright.recipes.config.training import PRECISION_PRESETS
 from trainwright.recipes.draft import DEVICE, Draft
 
@@ -27,11 +27,14 @@ CPU_ONLY_OFF = (
 CPU_ONLY_OFF_WHERE_SET = (
     "model.moe_permute_fusion_into_hybridep",
     "model.moe_router_padding_for_quantization",
-    "model.persist_layer_norm",
-    *CARRIED,
-    *REFUSED,
+    "model.fp8_output_proj",
+    "model.tp_only_amax_red",
+    *RECORDED,
 )
 """Further ones, which stand in the configuration only where somebody sets them."""
+
+GPU_RECOMPUTATION = frozenset({"layernorm", "moe_act"})
+"""Modules that only Transformer Engine's norms and grouped experts recompute."""
 
 LAYERS: dict[DeviceKind, dict[str, Any]] = {
     "cuda": {},
@@ -60,9 +63,8 @@ def apply_device(draft: Draft, device: DeviceKind) -> None:
         # Its shards are the masters of 16-bit weights, of which there are none in fp32; muon trains the same.
         draft.put("optimizer.optimizer", "muon", DEVICE)
     modules = draft["model.recompute_modules"] or []
-    if device == "cpu" and "moe_act" in modules:
-        # Only grouped experts recompute it, which need a GPU.
-        rest = [name for name in modules if name != "moe_act"]
+    if device == "cpu" and set(modules) & GPU_RECOMPUTATION:
+        rest = [name for name in modules if name not in GPU_RECOMPUTATION]
         draft.put("model.recompute_modules", rest or None, DEVICE)
         if not rest:
             draft.put("model.recompute_granularity", None, DEVICE)

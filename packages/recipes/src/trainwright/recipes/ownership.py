@@ -50,9 +50,11 @@ def keep_kind(draft: Draft, selected: str, mode: str) -> None:
     may go from one to the other; rows come with all that their name stands for.
     """
     kind = draft["dataset.kind"]
+    if kind == selected:
+        return
     if mode not in MODES[kind]:
         raise ConfigError(f"dataset.kind={kind} serves --mode {', '.join(MODES[kind])}, not {mode}")
-    if kind != selected and {kind, selected} & set(ROW_KINDS):
+    if {kind, selected} & set(ROW_KINDS):
         raise ConfigError(f"dataset.kind={kind}: type --dataset {kind}, which sets all that the name stands for")
 
 

@@ -13,9 +13,9 @@ __all__ = ["benchmarks", "find_benchmark"]
 @cache
 def benchmarks() -> tuple[Recipe, ...]:
     """Every benchmark recipe of this version, family by family."""
-    from trainwright.recipes.benchmarks import llama3_8b
+    from trainwright.recipes.benchmarks import deepseek, gpt_oss, llama, qwen3_moe
 
-    return tuple(recipe for family in (llama3_8b,) for recipe in family.RECIPES)
+    return tuple(recipe for family in (llama, qwen3_moe, gpt_oss, deepseek) for recipe in family.RECIPES)
 
 
 def find_benchmark(name: str) -> Recipe | None:

@@ -1,14 +1,14 @@
 """Fields that this version records without acting on them: a recipe may bring them, nobody can type them."""
 
-from trainwright.recipes.carried import CARRIED, REFUSED, off
+from trainwright.recipes.carried import CARRIED, RECORDED, off
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
 
 
-def carried_fields_are_not_typed(plan: Plan) -> None:
+def recorded_fields_are_not_typed(plan: Plan) -> None:
     """Only the recipe's own value, or the one that is off, may be typed."""
-    for path in (*CARRIED, *REFUSED):
+    for path in RECORDED:
         value = plan.draft[path]
         if not plan.draft.typed(path) or value == off(path):
             continue
@@ -16,17 +16,14 @@ def carried_fields_are_not_typed(plan: Plan) -> None:
             raise ConfigError(f"{path}={show(value)} is not available yet; off is {show(off(path))}")
 
 
-def carried_fields_are_named(plan: Plan) -> None:
+def what_is_left_out_is_named(plan: Plan) -> None:
     """One line for all that a run on GPUs leaves out."""
     if plan.device != "cuda":
         return
-    left_out = [
-        f"{path}={show(plan.draft[path])}"
-        for path in CARRIED
-        if path in plan.draft.values and plan.draft[path] != off(path)
-    ]
-    if left_out:
-        plan.draft.warn(f"recorded, and not acted on by this version: {', '.join(left_out)}")
+    on = [path for path in CARRIED if path in plan.draft.values and plan.draft[path] != off(path)]
+    if on:
+        listed = ", ".join(f"{path}={show(plan.draft[path])}" for path in on)
+        plan.draft.warn(f"recorded, but not acted on by this version: {listed}")
 
 
-RULES = (carried_fields_are_not_typed, carried_fields_are_named)
+RULES = (recorded_fields_are_not_typed, what_is_left_out_is_named)

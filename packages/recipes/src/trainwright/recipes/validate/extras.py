@@ -1,7 +1,7 @@
 """Fields of `TransformerConfig` beyond those that the model section declares."""
 
 from trainwright.recipes import catalogue
-from trainwright.recipes.carried import CARRIED
+from trainwright.recipes.carried import RECORDED
 from trainwright.recipes.config.training import MixedPrecisionConfig
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
@@ -19,6 +19,7 @@ HONOURED = frozenset(
         "disable_parameter_transpose_cache",
         "cross_entropy_fusion_impl",
         "embedding_init_method_std",
+        "fp8_output_proj",
         "gradient_accumulation_fusion",
         "layernorm_zero_centered_gamma",
         "log_max_attention_logit",
@@ -29,12 +30,12 @@ HONOURED = frozenset(
         "moe_router_force_load_balancing",
         "moe_router_padding_for_quantization",
         "overlap_p2p_comm",
-        "persist_layer_norm",
         "qk_clip",
         "qk_clip_alpha",
         "qk_clip_threshold",
         "recompute_modules",
         "softmax_scale",
+        "tp_only_amax_red",
     }
 )
 """Fields that act in this version; any other keeps its default."""
@@ -60,7 +61,7 @@ def extras_act(plan: Plan) -> None:
     for name, value in (plan.config.model.model_extra or {}).items():
         if name in SET_ELSEWHERE:
             raise ConfigError(f"model.{name} is set by {SET_ELSEWHERE[name]}")
-        if name not in HONOURED and f"model.{name}" not in CARRIED and value != catalogue.default(name):
+        if name not in HONOURED and f"model.{name}" not in RECORDED and value != catalogue.default(name):
             raise ConfigError(
                 f"model.{name}={show(value)} is not available yet; it keeps its default {show(catalogue.default(name))}"
             )

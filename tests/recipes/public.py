@@ -96,6 +96,15 @@ FIELDS = {
     "ckpt_ckpt_format": "checkpoint.ckpt_format",
     "ckpt_async_save": "checkpoint.async_save",
     "ckpt_pretrained_checkpoint": "checkpoint.pretrained_checkpoint",
+    "peft_class": "peft.scheme",
+    "peft_dim": "peft.dim",
+    "peft_alpha": "peft.alpha",
+    "peft_dropout": "peft.dropout",
+    "peft_target_modules": "peft.target_modules",
+    "peft_exclude_modules": "peft.exclude_modules",
+    "mp_fp8_param_gather": "mixed_precision.fp8_param_gather",
+    "mp_first_last_layers_bf16": "mixed_precision.first_last_layers_bf16",
+    "mp_fp4": "mixed_precision.fp4",
     "rng_seed": "rng.seed",
     "log_interval": "logger.log_interval",
 }
@@ -126,9 +135,6 @@ NO_FIELD = {
     ),
     **dict.fromkeys(("train_samples", "train_eval_iters"), "null in every row here"),
     **dict.fromkeys(
-        ("mp_fp8_param_gather", "mp_first_last_layers_bf16", "mp_fp4"), "of fp8 and fp4, which are not here yet"
-    ),
-    **dict.fromkeys(
         (
             "cuda_graph_impl",
             "cuda_graph_scope",
@@ -140,7 +146,7 @@ NO_FIELD = {
             "comm_overlap_moe_expert_parallel_comm",
             "comm_delay_wgrad_compute",
         ),
-        "speed only, and not here yet",
+        "speed only, and not acted on",
     ),
     **dict.fromkeys(
         ("ddp_use_megatron_fsdp", "ddp_data_parallel_sharding_strategy"), "of FSDP, which no recipe here uses"
@@ -150,10 +156,7 @@ NO_FIELD = {
     "dataset_offline_packing_specs": "derived here from the topology",
     "dataset_hf_processor_path": "of multimodal data",
     **dict.fromkeys(
-        (
-            *("freeze_language_model", "freeze_vision_model", "freeze_vision_projection"),
-            *("peft_class", "peft_dim", "peft_alpha", "peft_dropout", "peft_target_modules", "peft_exclude_modules"),
-        ),
+        ("freeze_language_model", "freeze_vision_model", "freeze_vision_projection"),
         "of other kinds of recipe; null in every row here",
     ),
     "model_set_by_recipe": "a table of its own",
@@ -183,9 +186,9 @@ NO_MODEL_FIELD = {
             "moe_flex_dispatcher_num_sms",
             "moe_deepep_num_sms",
         ),
-        "speed only, and not here yet",
+        "speed only, and not acted on",
     ),
-    "cp_comm_type": "nothing to communicate: those recipes have no context parallelism",
+    "pipeline_model_parallel_layout": "in a column of its own, as text",
     **dict.fromkeys(("moe_router_padding_for_fp8", "moe_router_force_load_balancing"), "false wherever there is bf16"),
     "attention_backend": "null leaves the choice to Transformer Engine, as `auto` does here",
 }
@@ -196,10 +199,34 @@ DIFFERS = {
     ("glm45_air_106b_pretrain_32gpu_h100_bf16_config", "model.sequence_parallel"): False,
     # The dataset owns the length, there too once a run starts.
     ("kimi_k2_pretrain_512gpu_h100_bf16_config", "model.seq_length"): 4096,
-    # A mean over micro-batches would weigh tokens unequally.
-    ("llama32_1b_sft_1gpu_h100_bf16_config", "model.calculate_per_token_loss"): True,
+    # Every rank of a tensor parallel group would send the same tokens to the experts, and there are too few ranks to
+    # split an expert between.
+    **{
+        (f"glm45_355b_{words}_h100_bf16_config", f"model.{name}"): value
+        for words in ("sft_128gpu", "peft_16gpu")
+        for name, value in (("sequence_parallel", True), ("expert_tensor_parallel_size", 1))
+    },
+    # No validation is a null interval.
+    ("moonlight_16b_sft_8gpu_h100_bf16_8k_config", "validation.eval_interval"): None,
+    # Latent attention has no such layer, and a name that matches nothing is refused.
+    ("moonlight_16b_peft_2gpu_h100_bf16_config", "peft.target_modules"): ["linear_proj", "linear_fc1", "linear_fc2"],
+    # The published weights have as many rows; padding comes on top, and is no part of the vocabulary.
+    **{
+        (f"moonlight_16b_{words}_config", "model.vocab_size"): 163_840
+        for words in (
+            *("sft_8gpu_h100_bf16", "sft_8gpu_h100_bf16_8k", "sft_8gpu_h100_bf16_tp1"),
+            *("peft_2gpu_h100_bf16", "peft_4gpu_h100_bf16"),
+        )
+    },
 }
 """Recipe and field -> its value here, where it is not the public one."""
 
-SPELLED = {"hf:squad": "squad"}
+FINETUNING_DIFFERS = {
+    # A mean over micro-batches would weigh tokens unequally, and Megatron Core divides the sum once.
+    "model.calculate_per_token_loss": True,
+    "ddp.average_in_collective": False,
+}
+"""The same of every fine-tuning recipe."""
+
+SPELLED = {"hf:squad": "squad", "hf:openmathinstruct2_thinking": "openmathinstruct2-thinking", "LoRA": "lora"}
 """Public spelling of a value -> ours."""

@@ -177,9 +177,12 @@ def parts_of(linear: Linear, peft: PeftConfig) -> tuple[Part, ...]:
     return (Part(linear.name, linear.rows),)
 
 
-def _first(patterns: Iterable[str], path: str, but_not: str = "") -> str | None:
+def _first(patterns: Iterable[str], path: str, but_not: str | None = None) -> str | None:
     """The first pattern that means `path` and not `but_not`."""
-    return next((one for one in patterns if matches(one, path) and not matches(one, but_not)), None)
+    for one in patterns:
+        if matches(one, path) and (but_not is None or not matches(one, but_not)):
+            return one
+    return None
 
 
 def adapted(model: ModelConfig, peft: PeftConfig) -> list[Adapted]:

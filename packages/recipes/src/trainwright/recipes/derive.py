@@ -27,6 +27,7 @@ def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     _vocabulary(draft)
     _schedule(draft)
     _distributed_optimizer(draft)
+    _frozen_weights(draft)
     _optimizer_state(draft)
     _sequence_parallelism(draft)
     _chat(draft)
@@ -165,6 +166,12 @@ def _distributed_optimizer(draft: Draft) -> None:
     for needed in (DISTRIBUTED_OPTIMIZER[0], "ddp.overlap_grad_reduce"):
         if not draft[needed]:
             draft.derive("ddp.overlap_param_gather", False, f"{needed}=false")
+
+
+def _frozen_weights(draft: Draft) -> None:
+    """Adapters leave all else as it is: the bias by which a router balances its experts too."""
+    if draft["peft.scheme"] is not None and draft["model.moe_router_enable_expert_bias"]:
+        draft.derive("model.moe_router_bias_update_rate", 0.0, "adapters, which train no weight of the model")
 
 
 PRECISION_AWARE = "optimizer.use_precision_aware_optimizer"

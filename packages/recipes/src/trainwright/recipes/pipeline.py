@@ -14,6 +14,7 @@ from trainwright.recipes.known_invalid import validate_marked
 from trainwright.recipes.overrides import apply_flags, apply_words
 from trainwright.recipes.ownership import keep_kind, refuse_foreign_fields
 from trainwright.recipes.presets import apply_preset
+from trainwright.recipes.schemes import settle_scheme
 from trainwright.recipes.selection import Selection, select
 from trainwright.recipes.validate.plan import Plan
 from trainwright.recipes.weak_scaling import scale
@@ -90,6 +91,7 @@ def resolve(
     apply_flags(draft, flags or {})
     apply_words(draft, overrides)
     keep_kind(draft, kind, selected.mode)
+    mode = settle_scheme(draft, selected.recipe, selected.mode, typed=selection.mode is not None)
     refuse_foreign_fields(draft)
     # Bounds first: the arithmetic of deriving must not meet a zero.
     build_config(draft.tree())
@@ -102,7 +104,7 @@ def resolve(
     return ResolvedRun(
         config=config,
         recipe=selected.name,
-        mode=selected.mode,
+        mode=mode,
         step_func=selected.step_func,
         world_size=ranks,
         device=device,

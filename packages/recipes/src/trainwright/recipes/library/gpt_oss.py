@@ -39,7 +39,7 @@ _TUNED: dict[str, Any] = {"gbs": 128, "eval_interval": 50, "save_interval": 250,
 _sft = partial(sft, **_TUNED)
 _peft = partial(peft, **_TUNED)
 _32K: dict[str, Any] = {
-    **{"seq": 32_768, "recompute": "selective", "cross_entropy": None},
+    **{"gbs": 4, "seq": 32_768, "recompute": "selective", "cross_entropy": None},
     "model": {"cp_comm_type": "a2a", "recompute_modules": ["moe_act"], "bias_activation_fusion": False},
 }
 _MATHS: dict[str, Any] = {"dataset": "openmathinstruct2-thinking", "seq": 4096}

@@ -58,7 +58,7 @@ _ROPE: dict[str, Any] = {
 }
 
 FINETUNE = (
-    _sft("qwen3_30b_a3b", 8, tp=4, pp=2, ep=4, dispatcher="deepep", has_alias=False),
+    _sft("qwen3_30b_a3b", 8, tp=4, pp=2, ep=4, dispatcher="deepep", data_seed=1234, has_alias=False),
     _sft("qwen3_30b_a3b", 16, ep=16, dispatcher="alltoall", data_seed=1234, **_ROPE),
     _sft("qwen3_235b_a22b", 64, tp=4, pp=16, ep=4, dispatcher="deepep", count_ends=True),
     _peft("qwen3_30b_a3b", 4, tp=4, ep=4, data_seed=1234),

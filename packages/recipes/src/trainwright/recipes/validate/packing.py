@@ -21,6 +21,17 @@ def packing_is_one_of_two(plan: Plan) -> None:
         )
 
 
+def further_predictions_are_not_packed(plan: Plan) -> None:
+    """Megatron Core weighs the losses of further predictions by micro-batch: a token's would depend on its row."""
+    dataset, further = plan.config.dataset, plan.config.model.mtp_num_layers
+    if further is not None and (dataset.enable_offline_packing or dataset.enable_in_batch_packing):
+        raise ConfigError(
+            f"{OFFLINE if dataset.enable_offline_packing else IN_BATCH}: {plan.recipe.stem} predicts further tokens "
+            f"(model.mtp_num_layers={further}), which does not go with packed sequences; leave it out, or train "
+            f"without further predictions: model.mtp_num_layers=null"
+        )
+
+
 def micro_batch_fits_packing(plan: Plan) -> None:
     """A packed row is a whole micro-batch; packing in the batch needs sequences to pack."""
     dataset, size = plan.config.dataset, plan.config.train.micro_batch_size
@@ -63,4 +74,10 @@ def packed_rows_are_aligned(plan: Plan) -> None:
         )
 
 
-RULES = (packing_is_one_of_two, micro_batch_fits_packing, loader_fits_packing, packed_rows_are_aligned)
+RULES = (
+    packing_is_one_of_two,
+    further_predictions_are_not_packed,
+    micro_batch_fits_packing,
+    loader_fits_packing,
+    packed_rows_are_aligned,
+)

@@ -1,0 +1,52 @@
+"""Adapters: the layers that they are for, what they begin from, and what does not go with them."""
+
+from trainwright.recipes.adapters import adapted
+from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.validate.plan import Plan
+
+
+def targets_are_layers(plan: Plan) -> None:
+    """Every pattern means a layer of this model, and no layer is meant as a whole and by a part."""
+    if plan.config.peft is not None:
+        adapted(plan.config.model, plan.config.peft)
+
+
+def adapters_are_trained_by_adam(plan: Plan) -> None:
+    """Muon orthogonalizes whole weight matrices; the two factors of an adapter are none."""
+    optimizer = plan.config.optimizer.optimizer
+    if plan.config.peft is not None and optimizer in ("muon", "dist_muon"):
+        raise ConfigError(
+            f"optimizer.optimizer={optimizer} is for whole weight matrices, and --mode {plan.config.peft.scheme} "
+            f"trains factors of them; use optimizer.optimizer=adam"
+        )
+
+
+def frozen_matrices_are_not_clipped(plan: Plan) -> None:
+    """Clipping attention's logits scales the matrices of queries and keys, which adapters leave as they are."""
+    if plan.config.peft is not None and (plan.config.model.model_extra or {}).get("qk_clip"):
+        raise ConfigError(
+            f"model.qk_clip=true scales weights, which --mode {plan.config.peft.scheme} keeps as they are; leave it out"
+        )
+
+
+def dropout_has_a_place(plan: Plan) -> None:
+    """A place of dropout that was typed has some dropout."""
+    peft, draft = plan.config.peft, plan.draft
+    if peft is not None and draft.typed("peft.dropout_position") and peft.dropout == 0:
+        draft.warn("peft.dropout_position has no effect without peft.dropout above 0")
+
+
+def initial_adapter_decides(plan: Plan) -> None:
+    """An adapter that a run starts from has its own A: the way to make one has nothing to do."""
+    peft, draft = plan.config.peft, plan.draft
+    if peft is not None and peft.initial_adapter is not None and draft.typed("peft.lora_A_init_method"):
+        draft.warn("peft.lora_A_init_method has no effect with peft.initial_adapter, which brings its own A")
+
+
+RULES = (
+    targets_are_layers,
+    adapters_are_trained_by_adam,
+    frozen_matrices_are_not_clipped,
+    dropout_has_a_place,
+    initial_adapter_decides,
+)

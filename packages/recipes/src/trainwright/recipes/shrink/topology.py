@@ -32,7 +32,7 @@ def topology(smaller: Smaller) -> None:
     lost = whole.kept() - grid.kept()
     smaller.unchecked += [text for name, text in SPOKEN.items() if name in lost]
     if lost:
-        smaller.say("all dimensions", f"--ranks {enough_for_all(whole)} keeps them")
+        smaller.say("more ranks", f"--ranks {enough_for_all(whole)} would keep every dimension of the grid")
 
 
 def sequence(smaller: Smaller) -> None:

@@ -313,15 +313,46 @@ def test_the_preflight_refuses_what_run_recipe_would(words: str, says: str) -> N
 def test_the_preflight_takes_gpus_unless_a_device_is_named() -> None:
     """A field that only the device layer of the CPU sets tells which was taken."""
     with patch("trainwright.recipes.resolve") as resolve:
+        resolve.return_value.known_invalid = None
         preflight.preflight(GPT, 4)
         preflight.preflight([*GPT, "--device", "cpu"], 4)
     assert [call.kwargs["device"] for call in resolve.call_args_list] == ["cuda", "cpu"]
     assert [call.kwargs["world_size"] for call in resolve.call_args_list] == [4, 4]
 
 
+BENCHMARK = "llama3_8b_pretrain_8gpu_h100_bf16_config"
+
+
+def test_the_preflight_tells_what_weak_scaling_does() -> None:
+    """On 32 GPUs instead of 8 the 128 sequences become 512; a typed batch stays; at its own size nothing is told."""
+    (line,) = preflight.preflight(["--recipe", BENCHMARK], 32)
+    assert line.startswith("weak scaling: 32 ranks instead of 8 keep 16 sequences per GPU")
+    assert line.endswith("train.global_batch_size 128 -> 512")
+    (line,) = preflight.preflight(["--recipe", BENCHMARK, "-gb", "128"], 32)
+    assert line.startswith("weak scaling: off")
+    assert preflight.preflight(["--recipe", BENCHMARK], 8) == ()
+
+
+def test_the_preflight_refuses_a_recipe_that_cannot_run() -> None:
+    """With the reason; to look at it on a job's ranks is allowed."""
+    words = ["--recipe", "qwen3_235b_a22b_pretrain_64gpu_gb200_fp8mx_config"]
+    with pytest.raises(Exception, match="known to be invalid as it stands: expert times pipeline") as caught:
+        preflight.preflight(words, 64)
+    assert caught.value.exit_code == 2
+    assert any("known to be invalid" in line for line in preflight.preflight([*words, "--dry-run"], 64))
+
+
+def test_a_benchmark_for_vr200_brings_its_memory_clock() -> None:
+    """And a typed -1 leaves the clock alone."""
+    words = (*SITE, "--recipe", "llama3_8b_pretrain_8gpu_vr200_bf16_config", "--show", "--no-preflight")
+    for more, row in (((), "--peak-mem-clk 4752 recipe name"), (("-lmc", "-1"), "--peak-mem-clk -1 flag -lmc")):
+        shown = [" ".join(line.split()) for line in launch(*words, *more).stdout.splitlines()]
+        assert row in shown
+
+
 def test_help_among_the_words_is_pointed_out() -> None:
     """A job that prints a help page on every rank is rarely meant."""
-    assert "prints run-recipe's help" in preflight.preflight([*GPT, "-h"], 4)[0]
+    assert "warning: -h among the words: every rank prints run-recipe's help" in preflight.preflight([*GPT, "-h"], 4)[0]
 
 
 def test_without_the_recipes_there_is_no_preflight_and_asking_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,14 +79,22 @@ def test_a_mistake_of_ours_is_no_warning(place: Path) -> None:
         launch_slurm(settings_of(*NEEDED, "--dry-run"), RECIPE, preflight=breaks)
 
 
-def test_warnings_of_the_preflight_are_shown(
+def test_what_the_preflight_tells_is_shown(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line each, before anything that takes seconds."""
     monkeypatch.setattr(nemo, "dry_run", lambda job, home: capsys.readouterr().err)
-    launch_slurm(settings_of(*NEEDED, "--dry-run"), RECIPE, preflight=lambda words, world_size: ["one", "two"])
+    launch_slurm(settings_of(*NEEDED, "--dry-run"), RECIPE, preflight=lambda words, world_size: ["warning: one", "two"])
     before = capsys.readouterr().out
-    assert before == "trainwright launch: warning: one\ntrainwright launch: warning: two\n\n"
+    assert before == "trainwright launch: warning: one\ntrainwright launch: two\n\n"
+
+
+def test_without_a_preflight_the_name_of_the_recipe_tells_its_size(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nemo, "dry_run", lambda job, home: "")
+    launch_slurm(settings_of(*NEEDED, "--dry-run"), ("--recipe", "x_pretrain_3gpu_h100_bf16_config"))
+    assert "was written for 3 GPUs and this job has" in capsys.readouterr().err
 
 
 def test_nothing_is_loaded_by_importing_the_package() -> None:

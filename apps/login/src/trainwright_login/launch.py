@@ -75,10 +75,11 @@ def _slurm(settings: Settings, words: Sequence[str]) -> int:
         print(f"\n{preflight.verdict(check, words, job.nodes * job.tasks_per_node)}\n\n{_command(job)}")
     elif settings.render is not None:
         from trainwright.launch.batch_script import render_sbatch
+        from trainwright.launch.recipe_names import size_note
 
         job = _job(settings, words)
-        for warning in check(words, job.nodes * job.tasks_per_node) if check else ():
-            _say(f"warning: {warning}")
+        for line in (check or size_note)(words, job.nodes * job.tasks_per_node):
+            _say(line)
         print(render_sbatch(job), end="")
     else:
         from trainwright.launch.slurm import launch_slurm

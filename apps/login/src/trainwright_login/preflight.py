@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 Preflight = Callable[[Sequence[str], int], Sequence[str]]
-"""run-recipe's words and the number of ranks -> warnings. Raises an error with `exit_code` 2 for a refusal."""
+"""run-recipe's words and the number of ranks -> lines to tell. Raises an error with `exit_code` 2 for a refusal."""
 
 
 class MissingExtra(Exception):
@@ -28,15 +28,17 @@ def chosen(asked: bool | None) -> Preflight | None:
 
 
 def preflight(words: Sequence[str], world_size: int) -> Sequence[str]:
-    """Resolve the words for `world_size` ranks, on GPUs unless they name a device, and return the warnings.
+    """Resolve the words for `world_size` ranks, on GPUs unless they name a device.
 
-    Raises `trainwright.recipes.ConfigError` or `trainwright.recipes.words.UsageError` where run-recipe would refuse.
+    Returns warnings, and what was done on the way, such as weak scaling. Raises `trainwright.recipes.ConfigError` or
+    `trainwright.recipes.words.UsageError` where run-recipe would refuse.
     """
     from trainwright.recipes import resolve
+    from trainwright.recipes.known_invalid import require_valid
     from trainwright.recipes.words import parse, wants_help
 
     if wants_help(words):
-        return ("-h among the words: every rank prints run-recipe's help and trains nothing",)
+        return ("warning: -h among the words: every rank prints run-recipe's help and trains nothing",)
     command = parse(words)
     resolved = resolve(
         command.selection,
@@ -46,7 +48,9 @@ def preflight(words: Sequence[str], world_size: int) -> Sequence[str]:
         flags=command.flags,
         deterministic=command.deterministic,
     )
-    return resolved.warnings
+    if not command.dry_run:
+        require_valid(resolved)
+    return (*(f"warning: {warning}" for warning in resolved.warnings), *resolved.remarks)
 
 
 def verdict(check: Preflight | None, words: Sequence[str], world_size: int) -> str:
@@ -54,9 +58,9 @@ def verdict(check: Preflight | None, words: Sequence[str], world_size: int) -> s
     if check is None:
         return "preflight: off"
     try:
-        warnings = check(words, world_size)
+        lines = check(words, world_size)
     except Exception as error:
         if getattr(error, "exit_code", None) != 2:
             raise
         return f"preflight: refused: {error}"
-    return "\n".join([f"preflight: {world_size} ranks can run this", *(f"  warning: {one}" for one in warnings)])
+    return "\n".join([f"preflight: {world_size} ranks can run this", *(f"  {line}" for line in lines)])

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainwright.launch import nemo, own_executor, record
+from trainwright.launch import nemo, own_executor, recipe_names, record
 from trainwright.launch.errors import LaunchError, on_one_line
 from trainwright.launch.settings import Settings
 from trainwright.launch.slurm_job import SlurmJob, host_of, render_slurm
 from trainwright.launch.waiting import Submitted, wait
 
 Preflight = Callable[[Sequence[str], int], Sequence[str]]
-"""Resolves run-recipe's words for a number of ranks and returns warnings; raises where the run would be refused."""
+"""Resolves run-recipe's words for a number of ranks; returns lines to tell, raises where the run would be refused."""
 
 _SLURM_PREFIXES = ("SBATCH_", "SLURM_", "SRUN_", "PYXIS_")
 _KEPT = ("SLURM_CONF",)
@@ -53,16 +53,15 @@ def launch_slurm(settings: Settings, words: Sequence[str], *, preflight: Preflig
 
 def _preflight(preflight: Preflight | None, job: SlurmJob, *, only_warn: bool) -> None:
     """Resolve the words for the whole job, before the seconds that NeMo-Run takes to load."""
-    if preflight is None:
-        return
+    ranks = job.nodes * job.tasks_per_node
     try:
-        warnings = preflight(job.words, job.nodes * job.tasks_per_node)
+        lines = preflight(job.words, ranks) if preflight else recipe_names.size_note(job.words, ranks)
     except Exception as refusal:
         if not only_warn or getattr(refusal, "exit_code", None) != LaunchError.exit_code:
             raise
-        warnings = [str(refusal)]
-    for warning in warnings:
-        _say(f"warning: {warning}")
+        lines = [f"warning: {refusal}"]
+    for line in lines:
+        _say(line)
 
 
 def _environment(environment: Mapping[str, str], job: SlurmJob) -> dict[str, str]:

@@ -54,7 +54,7 @@ def test_stderr_says_how_large_the_run_is(capsys: pytest.CaptureFixture[str]) ->
     assert f"samples     {64 * 3000:,}" in told
     assert f"tokens      {64 * 3000 * 4096:,}" in told
     assert "16 micro-batches of 1 on each rank" in told
-    assert "activations come on top" in told
+    assert "activations; libraries come on top" in told
     assert "train.train_iters (flag --max_steps)" in told
 
 

@@ -92,12 +92,12 @@ def test_muon_keeps_one_moment_of_a_matrix_and_adam_two_of_a_word():
     sizes = [estimate(run(*untied, f"optimizer.optimizer={name}", recipe=LLAMA)) for name in ("adam", "muon")]
     words = 2 * 32_000 * 2048
     assert sizes[0].parameters == sizes[1].parameters
-    assert sizes[0].optimizer_bytes - sizes[1].optimizer_bytes == 4 * (sizes[0].parameters - words)
+    assert sizes[0].memory.optimizer - sizes[1].memory.optimizer == 4 * (sizes[0].parameters - words)
 
 
 def test_ranks_that_share_matrices_out_share_their_state_out():
     whole, shared = (
-        estimate(run(BF16, f"optimizer.optimizer={name}", recipe=LLAMA, world_size=4, device="cuda")).optimizer_bytes
+        estimate(run(BF16, f"optimizer.optimizer={name}", recipe=LLAMA, world_size=4, device="cuda")).memory.optimizer
         for name in ("muon", "dist_muon")
     )
     assert whole == 4 * shared

@@ -40,32 +40,34 @@ def test_a_packed_row_is_a_sample() -> None:
 @pytest.mark.parametrize("words", [(), ("model.share_embeddings_and_output_weights=false",)])
 def test_the_fullest_of_one_rank_is_the_model(words: tuple[str, ...]) -> None:
     sizes = estimate(small(*words))
-    assert sizes.parameters_per_rank == sizes.parameters
+    assert sizes.memory.parameters == sizes.parameters
 
 
 def test_bytes_follow_types_and_optimizer() -> None:
     """32 bits: 4 + 4 + 8 bytes a parameter. 16 bits: 2 + 4 + 12."""
-    plain = estimate(small("optimizer.use_distributed_optimizer=false"))
+    whole = "optimizer.use_distributed_optimizer=false"
+    plain, half, narrow = (
+        estimate(run).memory
+        for run in (small(whole), small(whole, device="cuda"), small("ddp.grad_reduce_in_fp32=false", device="cuda"))
+    )
     count = plain.parameters
-    assert (plain.weight_bytes, plain.gradient_bytes, plain.optimizer_bytes) == (4 * count, 4 * count, 8 * count)
-    assert plain.bytes_per_rank == 16 * count
-    half = estimate(small("optimizer.use_distributed_optimizer=false", device="cuda"))
-    assert (half.weight_bytes, half.gradient_bytes, half.optimizer_bytes) == (2 * count, 4 * count, 12 * count)
-    narrow = estimate(small("ddp.grad_reduce_in_fp32=false", device="cuda"))
-    assert narrow.gradient_bytes == 2 * count
+    assert (plain.weights, plain.gradients, plain.optimizer) == (4 * count, 4 * count, 8 * count)
+    assert plain.state == 16 * count
+    assert (half.weights, half.gradients, half.optimizer) == (2 * count, 4 * count, 12 * count)
+    assert narrow.gradients == 2 * count
 
 
 def test_the_distributed_optimizer_splits_its_state() -> None:
     """Between data and context parallel ranks."""
     whole = estimate(small("optimizer.use_distributed_optimizer=false", world_size=4))
     split = estimate(small("model.context_parallel_size=2", world_size=4))
-    assert split.optimizer_bytes * 4 == whole.optimizer_bytes == 8 * whole.parameters
+    assert split.memory.optimizer * 4 == whole.memory.optimizer == 8 * whole.parameters
 
 
 def test_sgd_keeps_one_moment_or_none() -> None:
     with_momentum = estimate(small("optimizer.optimizer=sgd"))
-    assert with_momentum.optimizer_bytes == 4 * with_momentum.parameters
-    assert estimate(small("optimizer.optimizer=sgd", "optimizer.sgd_momentum=0")).optimizer_bytes == 0
+    assert with_momentum.memory.optimizer == 4 * with_momentum.parameters
+    assert estimate(small("optimizer.optimizer=sgd", "optimizer.sgd_momentum=0")).memory.optimizer == 0
 
 
 def test_an_unknown_vocabulary_is_asked_for() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from trainwright.recipes import ConfigContainer, ResolvedRun, Selection, estimate, resolve
+from trainwright.recipes import ConfigContainer, ResolvedRun, Selection, resolve
 from trainwright.recipes.library import RECIPES
+from trainwright.recipes.parameters import stage_parameters
 from trainwright.runner.testing import run_ranks
 
 VOCABULARY = 163_840
@@ -36,8 +37,9 @@ def built(names: list[str]) -> dict[str, tuple[list[int], int]]:
     counts = {}
     for name in names:
         run = resolve(Selection(recipe=name), [f"model.vocab_size={VOCABULARY}"], world_size=None, device="cpu")
+        fullest = max(stage.total for stage in stage_parameters(run.config.model, VOCABULARY))
         ranks = sorted({0, run.world_size // 2, run.world_size - 1})
-        counts[name] = ([_parameters(run, rank) for rank in ranks], estimate(run).parameters_per_rank)
+        counts[name] = ([_parameters(run, rank) for rank in ranks], fullest)
     return counts
 
 

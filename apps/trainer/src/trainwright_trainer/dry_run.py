@@ -56,6 +56,7 @@ def summary(resolved: ResolvedRun) -> list[str]:
     from trainwright.recipes import estimate
 
     size, model, train = estimate(resolved), resolved.config.model, resolved.config.train
+    held = size.memory
     grid = (
         f"TP {model.tensor_model_parallel_size}, PP {model.pipeline_model_parallel_size}, "
         f"CP {model.context_parallel_size}, DP {resolved.data_parallel_size}"
@@ -72,8 +73,9 @@ def summary(resolved: ResolvedRun) -> list[str]:
         f"{resolved.num_microbatches:,} micro-batches of {train.micro_batch_size} on each rank",
         "samples": f"{size.samples:,}",
         "tokens": f"{size.tokens:,}",
-        "parameters": f"{size.parameters:,}{active}, {size.parameters_per_rank:,} on the fullest rank",
-        "memory": f"{binary(size.bytes_per_rank)} on the fullest rank: {binary(size.weight_bytes)} weights, "
-        f"{binary(size.gradient_bytes)} gradients, {binary(size.optimizer_bytes)} optimizer; activations come on top",
+        "parameters": f"{size.parameters:,}{active}, {held.parameters:,} on the fullest rank",
+        "memory": f"{binary(held.total)} on the fullest rank: {binary(held.weights)} weights, "
+        f"{binary(held.gradients)} gradients, {binary(held.optimizer)} optimizer, {binary(held.activations)} "
+        "activations; libraries come on top",
     }
     return [f"{name:<10}  {text}" for name, text in rows.items()]

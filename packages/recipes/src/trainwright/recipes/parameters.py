@@ -5,6 +5,7 @@ that fan in, routers and the down projections of latents are whole on all.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.recipes.blocks import blocks_per_chunk, expert_blocks
@@ -163,14 +164,41 @@ def active_parameters(model: ModelConfig, vocabulary: int) -> int:
 
 def stage_parameters(model: ModelConfig, vocabulary: int) -> list[Count]:
     """Of one rank of each pipeline stage, all its model chunks together."""
-    split, stages = split_of(model), model.pipeline_model_parallel_size
-    counts, number = [Count()] * stages, 0
-    for chunk, blocks in enumerate(blocks_per_chunk(model)):
-        own = (block(model, one, split) for one in range(number, number + blocks))
-        counts[chunk % stages] = sum(own, counts[chunk % stages])
-        number += blocks
+    split = split_of(model)
+    counts = _by_stage(model, lambda number: block(model, number, split))
     counts[-1] += Count(norm(model, model.hidden_size)) + further_predictions(model, split)
     return [count + Count(words) for count, words in zip(counts, stage_words(model, vocabulary), strict=True)]
+
+
+def stage_matrices(model: ModelConfig) -> list[Count]:
+    """Weights of linear layers inside blocks, on one rank of each pipeline stage: what fp8 and fp4 multiply."""
+    split = split_of(model)
+    counts = _by_stage(model, lambda number: block_matrices(model, number, split))
+    joined = Count(2 * model.hidden_size**2 // split.tensor)
+    further = (joined + block_matrices(model, model.num_layers - 1, split) for _ in range(model.mtp_num_layers or 0))
+    counts[-1] = sum(further, counts[-1])
+    return counts
+
+
+def block_matrices(model: ModelConfig, number: int, split: Split) -> Count:
+    """The same of one block. Routers are left out: they are never quantised."""
+    shared_out, whole = attention_matrices(model)
+    dense = shared_out // split.tensor + whole
+    if not expert_blocks(model)[number]:
+        return Count(dense + feed_forward_matrices(model, model.ffn_hidden_size or 0) // split.tensor)
+    dense += feed_forward_matrices(model, model.moe_shared_expert_intermediate_size or 0) // split.tensor
+    one = feed_forward_matrices(model, model.moe_ffn_hidden_size or model.ffn_hidden_size or 0) // split.expert_tensor
+    return Count(dense, (model.num_moe_experts or 0) // split.experts * one)
+
+
+def _by_stage(model: ModelConfig, of_block: Callable[[int], Count]) -> list[Count]:
+    """Sums over the blocks of each pipeline stage, all its model chunks together."""
+    stages = model.pipeline_model_parallel_size
+    counts, number = [Count()] * stages, 0
+    for chunk, blocks in enumerate(blocks_per_chunk(model)):
+        counts[chunk % stages] = sum(map(of_block, range(number, number + blocks)), counts[chunk % stages])
+        number += blocks
+    return counts
 
 
 def stage_words(model: ModelConfig, vocabulary: int) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.recipes.sizes import row_length
+from trainwright.recipes.packing import row_length
 from trainwright.runner.errors import Diverged
 from trainwright.runner.step import Trainer, Update, train_step
 from trainwright.runner.telemetry import Attempt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainwright.recipes.sizes import row_length
+from trainwright.recipes.packing import row_length
 from trainwright.runner.batches import Batch, for_each_chunk, forward_step
 from trainwright.runner.errors import Diverged
 from trainwright.runner.optim.qk_clip import ObservedHeads, clip_heads, forget_logits

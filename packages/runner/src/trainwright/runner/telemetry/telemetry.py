@@ -94,7 +94,7 @@ class Telemetry:
         Raises:
             RunRefused: something cannot be written, or wandb is asked for and cannot be used.
         """
-        from trainwright.recipes.sizes import row_length
+        from trainwright.recipes.packing import row_length
 
         config, run_dir = resolved.config, Path(run_dir)
         row = row_length(config)

@@ -1,6 +1,7 @@
 """Shrunk models of every family, random, made by transformers; and their logits here at a topology."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,10 @@ def deepseek(**changes: Any) -> Any:
     return DeepseekV3ForCausalLM(DeepseekV3Config(**{**sizes, **SHARED_EXPERTS, **own, **changes}))
 
 
-def moonlight() -> Any:
+def moonlight(**changes: Any) -> Any:
     """Moonlight: queries from one matrix, no groups, a plain rotary embedding."""
     plain = {"rope_type": "default", "rope_theta": 50_000.0}
-    return deepseek(q_lora_rank=None, n_group=1, topk_group=1, rope_parameters=plain)
+    return deepseek(**{"q_lora_rank": None, "n_group": 1, "topk_group": 1, "rope_parameters": plain, **changes})
 
 
 def glm45(**changes: Any) -> Any:
@@ -129,25 +130,25 @@ def glm45(**changes: Any) -> Any:
     return Glm4MoeForCausalLM(Glm4MoeConfig(**{**SIZES, **SHARED_EXPERTS, **own, **changes}))
 
 
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[..., Any]] = {
     "llama": llama,
-    "llama, tied": lambda: llama(tie_word_embeddings=True),
+    "llama, tied": partial(llama, tie_word_embeddings=True),
     "qwen3": qwen3,
-    "qwen3, tied": lambda: qwen3(tie_word_embeddings=True),
+    "qwen3, tied": partial(qwen3, tie_word_embeddings=True),
     "qwen3_moe": qwen3_moe,
-    "qwen3_moe, weights of the chosen": lambda: qwen3_moe(norm_topk_prob=True, mlp_only_layers=[1]),
+    "qwen3_moe, weights of the chosen": partial(qwen3_moe, norm_topk_prob=True, mlp_only_layers=[1]),
     "gpt_oss": gpt_oss,
     "deepseek": deepseek,
     "moonlight": moonlight,
     "glm45": glm45,
-    "glm45, air": lambda: glm45(use_qk_norm=False),
+    "glm45, air": partial(glm45, use_qk_norm=False),
 }
 
 
-def make(name: str) -> Any:
-    """The model, float32, every norm and bias away from its initial value."""
+def make(name: str, **changes: Any) -> Any:
+    """The model, float32, every norm and bias away from its initial value; `changes` are of its `config.json`."""
     torch.manual_seed(0)
-    model = MODELS[name]().eval()
+    model = MODELS[name](**changes).eval()
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:  # all ones would hide a norm in the wrong place
             torch.nn.init.uniform_(parameter, 0.5, 1.5)

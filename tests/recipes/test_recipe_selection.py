@@ -5,10 +5,12 @@ import re
 import pytest
 
 from trainwright.recipes import ConfigError, Selection, resolve
+from trainwright.recipes.collisions import COLLISIONS
 from trainwright.recipes.library import RECIPES, Recipe, recipe_names
 from trainwright.recipes.planned import DATASETS_TO_COME, STEPS_TO_COME, is_planned_recipe
 from trainwright.recipes.presets import PRESETS
-from trainwright.recipes.selection import STEPS, select
+from trainwright.recipes.selection import all_names, select
+from trainwright.recipes.steps import STEPS
 
 MODE_OF = {"pretrain": "pretrain", "sft": "sft", "peft": "lora"}
 """Task in a recipe's name -> the mode that it is for."""
@@ -23,17 +25,17 @@ def message_of(selection: Selection) -> str:
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.model], ids=lambda recipe: recipe.shown)
 def test_concrete_name_alias_and_model_select_the_same_recipe(recipe: Recipe) -> None:
-    """Three spellings, one configuration."""
+    """Three spellings, one configuration; but for names that are a benchmark's too."""
+    names = [name for name in (recipe.name, recipe.alias) if name not in COLLISIONS]
     runs = [
         resolve(selection, [], world_size=None, device="cuda")
         for selection in (
-            Selection(recipe=recipe.name),
-            Selection(recipe=recipe.alias),
+            *(Selection(recipe=name) for name in names),
             Selection(model=recipe.model, mode=MODE_OF[recipe.task]),
         )
     ]
     assert len({run.config.model_dump_json() for run in runs}) == 1
-    assert [run.recipe for run in runs] == [recipe.name, recipe.alias, recipe.alias]
+    assert [run.recipe for run in runs] == [*names, recipe.alias]
 
 
 def test_the_mode_of_a_conventional_name_is_inferred() -> None:
@@ -87,7 +89,7 @@ def test_what_is_planned_is_not_available_yet_and_stands_in_no_list(selection: S
     words = [selection.dataset, selection.step_func, selection.model, selection.recipe]
     assert next(word for word in words if word and word != "vanilla_gpt_pretrain_config") in asked
     assert available
-    assert set(available.split(", ")) <= {*PRESETS, *STEPS, *recipe_names()}
+    assert set(available.split(", ")) <= {*PRESETS, *STEPS, *all_names()}
 
 
 def test_names_are_unique() -> None:
@@ -108,12 +110,3 @@ def test_a_recipe_is_called_as_its_public_original_or_is_marked_as_ours(recipe: 
     """So that knowledge of a name carries over."""
     names = [name for name in (recipe.name, recipe.alias) if name]
     assert {is_planned_recipe(name) for name in names} == {not recipe.own}
-
-
-def test_a_benchmark_recipe_keeps_its_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--dataset` is refused, whatever it names."""
-    benchmark = Recipe(
-        "x_pretrain_8gpu_h100_bf16_config", "x_pretrain_config", "pretrain", 8, "h100", RECIPES[0].build, benchmark=True
-    )
-    monkeypatch.setattr("trainwright.recipes.selection.find_recipe", lambda name: benchmark)
-    assert "keeps its own dataset" in message_of(Selection(recipe=benchmark.name, dataset="mock"))

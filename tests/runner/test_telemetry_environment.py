@@ -30,6 +30,9 @@ def test_it_says_what_ran_where_and_as_what(ranks, tmp_path):
     manifest = json.loads((tmp_path / "run.json").read_text())
     assert (said["run_id"], said["session_id"]) == ("run-1", manifest["sessions"][0]["session_id"])
     assert (said["recipe"], said["mode"], said["canonical"]) == ("vanilla_gpt_pretrain_config", "pretrain", False)
+    differences = said["canonical_differences"]
+    assert "train.global_batch_size: 32 -> 4 (override)" in differences
+    assert manifest["sessions"][0]["recipe"]["canonical_differences"] == differences
     assert said["host"]["name"] == socket.gethostname()
     assert said["device"]["kind"] == "cpu" and said["device"]["name"] and said["device"]["memory_bytes"] > 1 << 30
     topology = said["topology"]

@@ -36,15 +36,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 @app.command("list")
-def list_recipes() -> None:
-    """Print every recipe, what --model takes for it, its task and hardware."""
-    from trainwright.recipes.library import RECIPES
+def list_recipes(
+    family: Annotated[str | None, typer.Option(metavar="NAME", help="Only models of this family.")] = None,
+    hardware: Annotated[str | None, typer.Option(metavar="GPU", help="Only recipes for this kind of GPU.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="Only pretrain, sft or peft.")] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N", help="Only recipes for so many GPUs.")] = None,
+) -> None:
+    """Print every recipe, what --model takes for it, and what it was written for."""
+    from trainwright.recipes.listing import Listed, listing
 
-    rows = [("NAME", "MODEL", "TASK", "GPUS", "HARDWARE")]
-    rows += [
-        (recipe.shown, recipe.model or "-", recipe.task, str(recipe.world_size), recipe.hardware) for recipe in RECIPES
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    headings = tuple(name.upper() for name in Listed._fields)
+    rows = [headings, *listing(family=family, hardware=hardware, task=task, gpus=gpus)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(headings))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
@@ -55,21 +58,31 @@ def show(
     words: Words = None,
     device: Device = "cuda",
     world_size: WorldSize = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="The whole configuration as YAML.")] = False,
     sources: Annotated[
         bool, typer.Option("--sources", help="One field a line, and where its value comes from.")
     ] = False,
 ) -> None:
-    """Print the configuration of a recipe as YAML, complete and checked."""
-    from trainwright.recipes import to_yaml
-
+    """Print what a recipe is: model, topology, batch, sizes and environment."""
     resolved = _resolve(name, words, device, world_size)
-    if not sources:
-        print(to_yaml(resolved.config), end="")
-        return
-    from trainwright.recipes.comparison import listed
+    if yaml and sources:
+        raise typer.BadParameter("--yaml and --sources exclude each other: YAML has no place for sources")
+    if yaml:
+        from trainwright.recipes import to_yaml
 
-    for path, value in listed(resolved.config).items():
-        print(f"{path}={value}  # {resolved.sources[path]}")
+        print(to_yaml(resolved.config), end="")
+    elif sources:
+        from trainwright.recipes.comparison import listed
+
+        for path, value in listed(resolved.config).items():
+            print(f"{path}={value}  # {resolved.sources[path]}")
+    else:
+        from trainwright.recipes.page import page
+
+        said = ""
+        for heading, text in page(resolved):
+            print(f"{heading if heading != said else '':<13}{text}")
+            said = heading
 
 
 @app.command()
@@ -80,7 +93,7 @@ def diff(
     device: Device = "cuda",
     world_size: WorldSize = None,
 ) -> None:
-    """Print the fields in which two recipes differ.
+    """Print the size and the fields in which two recipes differ.
 
     With KEY=VALUE words instead of a second name: what they change in the recipe.
     """
@@ -90,6 +103,8 @@ def diff(
     if "=" in new:
         new, words = old, [new, *words]
     before, after = _resolve(old, None, device, world_size), _resolve(new, words, device, world_size)
+    if before.world_size != after.world_size:
+        print(f"world size: {before.world_size} -> {after.world_size}")
     for line in differences(before.config, after.config):
         print(line)
 

@@ -36,7 +36,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
     Raises:
         SessionLogError, OSError: a file cannot be written.
     """
-    from trainwright.recipes.sizes import row_length
+    from trainwright.recipes.packing import row_length
 
     config = resolved.config
     described = environment.describe_device(device)
@@ -50,6 +50,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
             "gradient_accumulation_steps": resolved.num_microbatches,
             "qk_clip_threshold": qk_clip_threshold(config),
             "canonical": resolved.canonical,
+            "canonical_differences": list(resolved.canonical_differences),
         },
         hardware={
             "device": resolved.device,

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from trainwright.recipes.build import build_config
 from trainwright.recipes.comparison import listed
 from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.derive import derive
 from trainwright.recipes.draft import DEFAULT, DERIVED, RECIPE, Draft
 from trainwright.recipes.library import Recipe
+from trainwright.recipes.settle import settle
 
 
 def as_written(recipe: Recipe) -> ConfigContainer:
     """The recipe's configuration with nothing typed, on GPUs; for the ranks that it was written for."""
     draft = Draft(recipe.build())
-    derive(draft, device="cuda", deterministic=False)
+    settle(draft, recipe, recipe.world_size, device="cuda")
     return build_config(draft.tree())
 
 

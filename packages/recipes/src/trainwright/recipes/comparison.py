@@ -1,5 +1,6 @@
 """In what two configurations differ, and which differences make another training of a run."""
 
+from trainwright.recipes.carried import RECORDED
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.draft import show
 from trainwright.recipes.fields import leaves
@@ -34,14 +35,24 @@ NOT_SHAPING = frozenset(
         "model.overlap_p2p_comm",
         "model.batch_p2p_comm",
         "model.batch_p2p_sync",
+        "model.cp_comm_type",
+        "model.disable_parameter_transpose_cache",
+        "model.moe_deepep_num_sms",
+        "model.moe_hybridep_num_sms",
+        "model.moe_hybridep_num_sms_preprocessing",
+        "model.moe_permute_fusion_into_hybridep",
         "ddp.overlap_grad_reduce",
+        "ddp.align_param_gather",
         "ddp.overlap_param_gather",
         "ddp.average_in_collective",
         "ddp.use_distributed_optimizer",
         "ddp.bucket_size",
         "optimizer.use_distributed_optimizer",
+        *RECORDED,
         # When it pauses.
         "train.micro_batch_size",
+        "train.manual_gc",
+        "train.manual_gc_interval",
         "train.exit_signal_handler",
         "train.exit_duration_in_mins",
         # Where data lies and who loads it.
@@ -58,7 +69,7 @@ NOT_SHAPING = frozenset(
     }
 )
 
-NOT_SHAPING_SECTIONS = frozenset({"validation", "dist", "logger", "profiling", "env_vars"})
+NOT_SHAPING_SECTIONS = frozenset({"validation", "comm_overlap", "dist", "logger", "profiling", "env_vars"})
 
 SHAPING_OF_CHECKPOINT = frozenset({"checkpoint.pretrained_checkpoint"})
 """Where the weights come from; the other fields of the section are paths and intervals."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.build import build_config
-from trainwright.recipes.derive import derive
 from trainwright.recipes.device_layer import DeviceKind, apply_device
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.library import Recipe
+from trainwright.recipes.settle import settle
 from trainwright.recipes.validate import faults, validate
 from trainwright.recipes.validate.plan import Plan
 
@@ -36,7 +36,7 @@ def validate_marked(plan: Plan) -> str | None:
 def _own_faults(recipe: Recipe, device: DeviceKind) -> tuple[str, ...]:
     draft = Draft(recipe.build())
     apply_device(draft, device)
-    derive(draft, device=device, deterministic=False)
+    settle(draft, recipe, recipe.world_size, device=device)
     return faults(Plan(build_config(draft.tree()), draft, recipe.world_size, device, recipe))
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from trainwright.recipes.build import build_config
 from trainwright.recipes.canonical import canonical_differences
 from trainwright.recipes.config import ConfigContainer
-from trainwright.recipes.derive import derive
 from trainwright.recipes.device_layer import DeviceKind, apply_device
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
@@ -16,6 +15,7 @@ from trainwright.recipes.ownership import keep_kind, refuse_foreign_fields
 from trainwright.recipes.presets import apply_preset
 from trainwright.recipes.schemes import settle_scheme
 from trainwright.recipes.selection import Selection, select
+from trainwright.recipes.settle import settle
 from trainwright.recipes.validate.plan import Plan
 from trainwright.recipes.weak_scaling import scale
 
@@ -95,8 +95,8 @@ def resolve(
     refuse_foreign_fields(draft)
     # Bounds first: the arithmetic of deriving must not meet a zero.
     build_config(draft.tree())
-    derive(draft, device=device, deterministic=deterministic)
     ranks = world_size or selected.recipe.world_size
+    settle(draft, selected.recipe, ranks, device=device, deterministic=deterministic)
     remarks = scale(draft, selected.recipe, ranks)
     config = build_config(draft.tree())
     known_invalid = validate_marked(Plan(config, draft, ranks, device, selected.recipe))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.build import build_config
-from trainwright.recipes.derive import derive
 from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.selection import find
+from trainwright.recipes.settle import settle
 from trainwright.recipes.shrink.device import device
 from trainwright.recipes.shrink.duration import SAVED, UPDATES, duration
 from trainwright.recipes.shrink.grid import grid_of, reduced
@@ -84,7 +84,7 @@ def shrink(full: ResolvedRun, ranks: int, folder: str) -> Rehearsal:
     smaller = Smaller(full, whole, reduced(whole, ranks), folder, draft)
     for rule in RULES:
         rule(smaller)
-    derive(draft, device="cpu", deterministic=False)
+    settle(draft, recipe, ranks, device="cpu")
     config = build_config(draft.tree())
     validate(Plan(config, draft, ranks, "cpu", recipe))
     generated = config.dataset.dataset_root == rows_folder(smaller)

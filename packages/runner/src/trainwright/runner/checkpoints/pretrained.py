@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ ON_PURPOSE = (
     "original_max_position_embeddings",
 )  # fmt: skip
 """How fields begin in which a run may differ from its weights: sequences get longer this way."""
+FURTHER_PREDICTIONS = "mtp."
+"""How names of multi-token prediction begin."""
 
 
 def load_pretrained(trainer: Trainer, path: Path, step: int | None) -> list[str]:
@@ -39,9 +42,20 @@ def load_pretrained(trainer: Trainer, path: Path, step: int | None) -> list[str]
     chunks, model = unwrap_model(trainer.chunks), trainer.resolved.config.model
     remarks = same_architecture(weights, model)
     require_vocabulary(weights, model, chunks[0].tokens)
-    fill(chunks, weights)
+    unused = left_out(weights, model)
+    fill(chunks, weights, without=unused)
     trainer.optimizer.reload_model_params()
+    if unused:
+        elements = sum(math.prod(weights.held[name].shape) for name in unused)
+        remarks.append(f"left out: {elements:,} parameters of multi-token prediction, as model.mtp_num_layers is null")
     return [describe(weights, params_dtype(chunks)), *weights.remarks, *remarks]
+
+
+def left_out(weights: Weights, model: ModelConfig) -> frozenset[str]:
+    """Names of parameters that a run does not need: those that predict further tokens, where it predicts none."""
+    if model.mtp_num_layers is not None:
+        return frozenset()
+    return frozenset(name for name in weights.held if name.startswith(FURTHER_PREDICTIONS))
 
 
 def describe(weights: Weights, into: torch.dtype | None = None) -> str:
@@ -68,7 +82,10 @@ def same_architecture(weights: Weights, model: ModelConfig) -> list[str]:
 
     if weights.model is None:
         return []
-    found = differences(weights.model, model)
+    known = weights.model
+    if model.mtp_num_layers is None:
+        known = known.model_copy(update={"mtp_num_layers": None})
+    found = differences(known, model)
     wrong = [line for line in found if not line.startswith(ON_PURPOSE)]
     if wrong:
         raise RunRefused(f"{weights.path} belongs to another model: {'; '.join('model.' + line for line in wrong[:5])}")
@@ -103,10 +120,13 @@ def require_vocabulary(weights: Weights, model: ModelConfig, tokens: int) -> Non
 
 
 @torch.no_grad()
-def fill(chunks: Sequence[torch.nn.Module], weights: Weights, *, adapters: bool = False) -> None:
+def fill(
+    chunks: Sequence[torch.nn.Module], weights: Weights, *, adapters: bool = False, without: Collection[str] = ()
+) -> None:
     """Put the weights into this rank's unwrapped model chunks, of which each rank reads what it holds.
 
-    With `adapters` they are those of the adapters in the chunks, else those of all that is no adapter.
+    With `adapters` they are those of the adapters in the chunks, else those of all that is no adapter. `without` are
+    names of the checkpoint that no chunk has a place for.
 
     Raises:
         RunRefused: the checkpoint holds other parameters than the model, or of other shapes.
@@ -120,7 +140,7 @@ def fill(chunks: Sequence[torch.nn.Module], weights: Weights, *, adapters: bool 
         state, _, _ = load_preprocess(chunk.sharded_state_dict(metadata=dict(CONTENT)))
         found = (part for part in nested_values(state) if isinstance(part, ShardedTensor))
         parts += [part for part in found if is_of_adapter(part.key) == adapters]
-    _require_exact(weights, parts)
+    _require_exact(weights, parts, without)
     own = {_memory(tensor) for chunk in chunks for tensor in (*chunk.parameters(), *chunk.buffers())}
     for part in parts:
         if _memory(part.data) not in own:
@@ -132,7 +152,7 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _require_exact(weights: Weights, parts: Sequence[Any]) -> None:
+def _require_exact(weights: Weights, parts: Sequence[Any], without: Collection[str]) -> None:
     """All ranks together have a place for every parameter of the checkpoint, and for no other."""
     from trainwright.runner.huggingface.parts import VOCABULARY
     from trainwright.runner.huggingface.rules import Slot, require_exact_cover
@@ -144,6 +164,7 @@ def _require_exact(weights: Weights, parts: Sequence[Any]) -> None:
     held = {
         name: (wanted[name][0], *weight.shape[1:]) if name in VOCABULARY and name in wanted else weight.shape
         for name, weight in weights.held.items()
+        if name not in without
     }
     slots = [Slot(name, shape) for name, shape in wanted.items()]
     require_exact_cover(slots, held, where=f"{weights.path} belongs to another model: it", what="this one")

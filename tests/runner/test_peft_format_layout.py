@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from tests.runner.test_huggingface_rules import models
 
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.runner.checkpoints.adapter import weight_of
 from trainwright.runner.checkpoints.adapter_rows import Factors, part_rows
 from trainwright.runner.errors import RunRefused
 from trainwright.runner.huggingface.families import FAMILIES
 from trainwright.runner.huggingface.family import Family
 from trainwright.runner.huggingface.parts import decoder
 from trainwright.runner.huggingface.peft_factors import from_peft, own_parts, to_peft
-from trainwright.runner.huggingface.peft_layout import Layer, layers, weight_of
+from trainwright.runner.huggingface.peft_layout import Layer, layers
 from trainwright.runner.huggingface.rules import Rule
 
 ANY = Family(model_type="any", architecture="Any", rules=decoder)

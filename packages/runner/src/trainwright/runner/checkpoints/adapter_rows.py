@@ -1,4 +1,4 @@
-"""The two small matrices of an adapter's part, and which rows of its layer they add to."""
+"""The small matrices of an adapter's part, and which rows of its layer they add to."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Factors:
     """[..., dim, columns]"""
     b: Tensor
     """[..., rows, dim]"""
+    magnitude: Tensor | None = None
+    """[..., rows], of DoRA: the length that each row of the weight gets."""
 
 
 def part_rows(linear: Linear, part: str, model: ModelConfig) -> Tensor:

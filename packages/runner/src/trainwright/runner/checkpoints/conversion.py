@@ -45,9 +45,12 @@ def open_weights(path: Path, step: int | None = None) -> Weights:
         raise RunRefused(
             f"{path} is no checkpoint: it has neither {CONFIG} and safetensors nor a native one's .metadata"
         )
-    from trainwright.runner.checkpoints.native import NativeWeights
+    from trainwright.runner.checkpoints.native import ADAPTER, NativeWeights
 
-    return NativeWeights(place)
+    weights = NativeWeights(place)
+    if any(ADAPTER in name for name in weights.held):
+        raise RunRefused(f"{place} holds an adapter; trainwright-checkpoint merge-lora makes a model with it")
+    return weights
 
 
 def native_place(path: Path, step: int | None) -> Path | None:
@@ -85,8 +88,7 @@ def import_huggingface(source: Path, target: Path, progress: Progress) -> Weight
     common = {"trainwright": {"imported_from": weights.kind, "model": weights.model.model_dump()}}
     with appearing(target) as place:
         write_weights(weights, place, common, progress)
-        travel(source, place / TRAVELLING)
-        shutil.copyfile(source / "config.json", place / TRAVELLING / "config.json")
+        take_along(source, place)
     return weights
 
 
@@ -108,28 +110,45 @@ def export_huggingface(
         RunRefused: `source` is not usable, no family has such a model, or `target` exists.
         RunFailed: it cannot be written; nothing is left of it.
     """
+    weights = open_weights(source, step)
+    with appearing(target) as place:
+        return export_model(weights, place, progress, like=like, dtype=dtype, largest=largest)
+
+
+def export_model(
+    weights: Weights,
+    place: Path,
+    progress: Progress,
+    *,
+    like: Path | None = None,
+    dtype: torch.dtype | None = None,
+    largest: int | None = None,
+) -> dict[str, Any]:
+    """Write a model into the folder `place` as `export_huggingface` does; returns its config.json.
+
+    Raises:
+        RunRefused: the checkpoint does not say what its model is, or no family has such a model.
+    """
     from trainwright.runner.huggingface.export import export_weights
     from trainwright.runner.huggingface.families import family_of_model
     from trainwright.runner.huggingface.folder import LARGEST_SHARD
 
-    weights = open_weights(source, step)
     model = require_model(weights)
     family = family_of_model(model)
     companions = like or companions_of(weights)
     written = config_json(weights, family.hf_config(model), companions, dtype)
-    with appearing(target) as place:
-        export_weights(
-            weights,
-            family.rules(model),
-            place,
-            copies=family.copies(model),
-            dtype=dtype,
-            progress=progress,
-            largest=largest or LARGEST_SHARD,
-        )
-        if companions is not None:
-            travel(companions, place)
-        (place / "config.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    export_weights(
+        weights,
+        family.rules(model),
+        place,
+        copies=family.copies(model),
+        dtype=dtype,
+        progress=progress,
+        largest=largest or LARGEST_SHARD,
+    )
+    if companions is not None:
+        travel(companions, place)
+    (place / "config.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     return written
 
 
@@ -192,6 +211,13 @@ def travel(source: Path, target: Path) -> None:
             and file.name != "config.json"
         ):
             shutil.copyfile(file, target / file.name)
+
+
+def take_along(companions: Path, place: Path) -> None:
+    """Keep them in a native checkpoint at `place`, with the original `config.json`, for when it is exported."""
+    travel(companions, place / TRAVELLING)
+    if (companions / "config.json").is_file():
+        shutil.copyfile(companions / "config.json", place / TRAVELLING / "config.json")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trainwright.recipes import ConfigContainer
     from trainwright.recipes.config.model import ModelConfig
 
+ADAPTER = ".adapter."
+"""Stands in the names of all parameters of adapters, and in no other."""
 OPTIMIZER = ("optimizer.", "chained_")
 """How names of an optimizer's tensors begin."""
 FINAL_NORM, FINAL_NORM_OF_GPT = "decoder.final_norm.", "decoder.final_layernorm."
@@ -46,8 +48,9 @@ class Stored:
 class NativeWeights:
     """A `Weights` over one `torch_dist` checkpoint, of `HybridModel` or of `GPTModel`."""
 
-    def __init__(self, path: Path) -> None:
-        """
+    def __init__(self, path: Path, only: Literal["adapters", "model"] | None = None) -> None:
+        """Of all parameters, or only of adapters' or the model's own.
+
         Raises:
             RunRefused: there is no readable checkpoint.
         """
@@ -65,7 +68,9 @@ class NativeWeights:
         self._tensors = {
             name: entry
             for name, entry in metadata.state_dict_metadata.items()
-            if isinstance(entry, TensorStorageMetadata) and not name.startswith(OPTIMIZER)
+            if isinstance(entry, TensorStorageMetadata)
+            and not name.startswith(OPTIMIZER)
+            and only in (None, "adapters" if ADAPTER in name else "model")
         }
         self.of_gpt = any(name.startswith(FINAL_NORM_OF_GPT) for name in self._tensors)
         self.kind = "native checkpoint of " + ("GPTModel" if self.of_gpt else "HybridModel")

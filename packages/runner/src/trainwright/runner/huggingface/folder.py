@@ -39,7 +39,7 @@ class HuggingFaceFolder:
         """Name to file, safetensors' name of the type, and shape."""
         self._opened: dict[Path, Any] = {}
         for file in self._files():
-            for name, dtype, shape in _header(file):
+            for name, dtype, shape in header_of(file):
                 if name in self.tensors:
                     raise RunRefused(f"{path}: {name} is in {self.tensors[name][0].name} and in {file.name}")
                 self.tensors[name] = file, dtype, shape
@@ -96,7 +96,7 @@ class HuggingFaceFolder:
         """The tensor, in the mapped file: nothing is read before it is used."""
         file = self.tensors[name][0]
         if file not in self._opened:
-            self._opened[file] = _open(file, "pt")
+            self._opened[file] = open_file(file, "pt")
         found: Tensor = self._opened[file].get_tensor(name)
         return found
 
@@ -116,7 +116,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _open(file: Path, framework: str) -> Any:
+def open_file(file: Path, framework: str) -> Any:
+    """safetensors' own handle of a file.
+
+    Raises:
+        RunRefused: the file is damaged, or not there.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -125,8 +130,8 @@ def _open(file: Path, framework: str) -> Any:
         raise RunRefused(f"{file} is damaged or cut short: {first_line(error)}") from error
 
 
-def _header(file: Path) -> list[tuple[str, str, tuple[int, ...]]]:
+def header_of(file: Path) -> list[tuple[str, str, tuple[int, ...]]]:
     """Name, type and shape of each tensor. Raises RunRefused for a file whose length its header contradicts."""
-    opened = _open(file, "np")
+    opened = open_file(file, "np")
     slices = ((name, opened.get_slice(name)) for name in opened.keys())  # noqa: SIM118 - it is no mapping
     return [(name, part.get_dtype(), tuple(part.get_shape())) for name, part in slices]

@@ -28,15 +28,22 @@ def to_peft(layer: Layer, model: ModelConfig, parts: Mapping[str, Factors]) -> d
     found = {}
     for theirs in layer.theirs:
         pieces = []
-        for name, factors in parts.items():
+        for name in touching(layer, model, theirs, tuple(parts)):
+            factors = parts[name]
             here = _places(part_rows(layer.linear, name, model), layer.linear.rows)[theirs.rows]
-            if (here >= 0).any():
-                piece = factors.b[..., here.clamp(min=0), :]
-                pieces.append((factors.a, piece * (here >= 0)[:, None]))
+            inside, here = here >= 0, here.clamp(min=0)
+            lengths = None if factors.magnitude is None else factors.magnitude[..., here] * inside
+            pieces.append((factors.a, factors.b[..., here, :] * inside[:, None], lengths))
         if pieces:
-            a, b = zip(*pieces, strict=True)
-            found[theirs.name] = Factors(torch.cat(a, -2), torch.cat(b, -1))
+            a, b, magnitudes = zip(*pieces, strict=True)
+            magnitude = None if magnitudes[0] is None else torch.stack(magnitudes).sum(0)
+            found[theirs.name] = Factors(torch.cat(a, -2), torch.cat(b, -1), magnitude)
     return found
+
+
+def touching(layer: Layer, model: ModelConfig, theirs: Theirs, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the parts act on a module of theirs."""
+    return tuple(part for part in parts if any(one is theirs for one in _sources(layer, model, part)))
 
 
 def _places(rows: Tensor, count: int) -> Tensor:
@@ -86,12 +93,15 @@ def _part(
             f"{', '.join(theirs.name for theirs in sources)} have an A each and {part} one for all: target {single}"
         )
     whole = first.b.new_empty(*first.b.shape[:-2], layer.linear.rows, first.b.size(-1))
+    lengths = None if first.magnitude is None else first.b.new_empty(whole.shape[:-1])
     for theirs in sources:
         whole[..., theirs.rows, :] = found[theirs.name].b
+        if lengths is not None:
+            lengths[..., theirs.rows] = _magnitude(theirs, found)
     a, b, rank = first.a, whole[..., rows, :], first.a.size(-2)
     own = slice(number * dim, (number + 1) * dim)
     if rank == dim:
-        return Factors(a, b)
+        return Factors(a, b, None if lengths is None else lengths[..., rows])
     if len(layer.theirs) == 1 and rank == dim * len(parts) and b[..., own].count_nonzero() == b.count_nonzero():
         return Factors(a[..., own, :], b[..., own])
     raise RunRefused(f"{sources[0].name} has rank {rank} and not {dim}; adapters have one rank here (peft.dim)")
@@ -101,6 +111,13 @@ def _sources(layer: Layer, model: ModelConfig, part: str) -> list[Theirs]:
     """The modules of theirs that have rows of a part."""
     rows = part_rows(layer.linear, part, model)
     return [theirs for theirs in layer.theirs if torch.isin(theirs.rows, rows).any()]
+
+
+def _magnitude(theirs: Theirs, found: Mapping[str, Factors]) -> Tensor:
+    magnitude = found[theirs.name].magnitude
+    if magnitude is None:
+        raise RunRefused(f"{theirs.name} has no lora_magnitude_vector, and others have one")
+    return magnitude
 
 
 def _share_an_a(factors: Sequence[Factors]) -> bool:

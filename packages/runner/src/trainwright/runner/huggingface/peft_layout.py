@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainwright.recipes.adapters import Linear, linears
-from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
+from trainwright.runner.checkpoints.adapter import weight_of
 
 if TYPE_CHECKING:
     from trainwright.recipes.config.model import ModelConfig
@@ -25,7 +25,7 @@ FUSED_BY_THEM = {("gate_proj", "up_proj"): "gate_up_proj", ("down_proj",): "down
 """Published files keep an expert's matrices apart; transformers stacks them, for all experts of a block."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Theirs:
     """A module that PEFT adapts, or a parameter in which the experts of a block are stacked."""
 
@@ -41,7 +41,7 @@ class Theirs:
         return self.name.rpartition(".")[0] if self.members else self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layer:
     """A linear layer on both sides."""
 
@@ -49,21 +49,6 @@ class Layer:
     weight: str
     """The parameter in a native checkpoint."""
     theirs: tuple[Theirs, ...]
-
-
-def weight_of(linear: Linear) -> str:
-    """Name of the layer's weight in a native checkpoint; the experts of a block are one, stacked."""
-    begin, number, rest = _split(linear.path)
-    layer = int(not rest.startswith("self_attention."))
-    rest = rest.replace("mlp.experts.", "mlp.experts.experts.")
-    if begin == "decoder":
-        return f"decoder.layers.{LAYERS_PER_BLOCK * number + layer}.{rest}.weight"
-    return f"mtp.layers.{number}.mtp_model_layer.layers.{layer}.{rest}.weight"
-
-
-def _split(path: str) -> tuple[str, int, str]:
-    begin, _, number, rest = path.split(".", 3)
-    return begin, int(number), rest
 
 
 def layers(family: Family, model: ModelConfig) -> list[Layer]:

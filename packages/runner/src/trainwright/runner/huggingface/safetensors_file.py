@@ -54,7 +54,7 @@ def write_safetensors(
     if len(shards) == 1:
         names = [SINGLE]
     for name, shard in zip(names, shards, strict=True):
-        _write_file(folder / name, {tensor_name: planned[tensor_name] for tensor_name in shard}, tensor)
+        write_file(folder / name, {tensor_name: planned[tensor_name] for tensor_name in shard}, tensor)
     if len(shards) > 1:
         places = {tensor_name: name for name, shard in zip(names, shards, strict=True) for tensor_name in shard}
         size = sum(one.bytes for one in planned.values())
@@ -74,8 +74,14 @@ def _shards(planned: Mapping[str, Planned], largest: int) -> list[list[str]]:
     return shards
 
 
-def _write_file(path: Path, planned: Mapping[str, Planned], tensor: Callable[[str], Tensor]) -> None:
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+def write_file(
+    path: Path,
+    planned: Mapping[str, Planned],
+    tensor: Callable[[str], Tensor],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write one file of these tensors; `metadata` are further words of its header."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
     end = 0
     for name, one in planned.items():
         header[name] = {

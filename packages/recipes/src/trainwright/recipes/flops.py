@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
+from trainwright.recipes.adapters import adapted
 from trainwright.recipes.blocks import expert_blocks
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.model import ModelConfig
+from trainwright.recipes.config.peft import PeftConfig
 from trainwright.recipes.parameters import attention_matrices, feed_forward_matrices, output
 
 PASSES = 3
 """Forward once, backward twice (gradients of inputs and of weights)."""
+PASSES_OF_FROZEN = 2
+"""Forward, and the gradient of inputs."""
 OPERATIONS_PER_PRODUCT = 2
 """A multiplication and an addition."""
 
@@ -41,6 +45,12 @@ def floating_point_operations(config: ConfigContainer, vocab_size: int | None = 
 
     In multi-latent attention A*C becomes half of the widths of a head's query and value together. Each further token
     that is predicted costs a block, a matrix of 2*H*H and the output layer once more.
+
+    With adapters (`config.peft`) no gradient of a frozen weight is computed: in the first term 4 stands for 6, forward
+    and the gradient of inputs, which goes down to the embedding. Attention has no weights and keeps its 6. An adapter
+    of rank r beside C columns and R rows adds 6 * r * (p*C + R) for each position that meets it, with p matrices A
+    where it has p parts; of experts, those that are chosen. The lengths of DoRA's rows, which cost as much for one
+    position as for a thousand, are not counted.
     """
     model = config.model
     vocabulary = model.vocab_size or vocab_size
@@ -56,10 +66,25 @@ def floating_point_operations(config: ConfigContainer, vocab_size: int | None = 
     projections = len(kinds) * sum(attention_matrices(model))
     ends = (1 + further) * output(model, vocabulary, 1) + further * 2 * model.hidden_size**2
     factor = PASSES * OPERATIONS_PER_PRODUCT
+    weights = projections + feed_forward + ends
+    if config.peft is None:
+        per_position = factor * weights
+    else:
+        frozen = PASSES_OF_FROZEN * OPERATIONS_PER_PRODUCT
+        per_position = frozen * weights + factor * _adapters(model, config.peft)
     return Operations(
-        per_position=factor * (projections + feed_forward + ends),
+        per_position=per_position,
         per_pair=factor * len(kinds) * _scores_and_context(model) / 2,
     )
+
+
+def _adapters(model: ModelConfig, peft: PeftConfig) -> int:
+    """Weights of adapters' matrices that a token meets."""
+    total = 0
+    for one in adapted(model, peft):
+        met = 1 if one.linear.experts is None else model.moe_router_topk
+        total += met * peft.dim * (len(one.parts) * one.linear.columns + sum(part.rows for part in one.parts))
+    return total
 
 
 def _experts(model: ModelConfig) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainwright.recipes.benchmarks.known_invalid import MENDED_BY
 from trainwright.recipes.build import build_config
 from trainwright.recipes.device_layer import DeviceKind, apply_device
 from trainwright.recipes.draft import Draft
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 def validate_marked(plan: Plan) -> str | None:
     """Validate; returns why a known-invalid recipe is that, or null for any other and where words have mended it.
 
-    What is wrong with such a recipe as it stands is told in a warning, and mended where nothing of it is left; what
-    the source's own validation finds and no rule of ours sees, no word mends. Raises ConfigError for whatever else is
-    wrong.
+    What is wrong with such a recipe as it stands is told in a warning, and mended where nothing of it is left: neither
+    what our rules see, nor what only its source refuses (`MENDED_BY`). Raises ConfigError for whatever else is wrong.
     """
     reason = plan.recipe.known_invalid
-    own = _own_faults(plan.recipe, plan.device) if reason else ()
-    left = validate(plan, tolerated=own)
-    if reason is None or (own and not left):
+    if reason is None:
+        validate(plan)
+        return None
+    left = validate(plan, tolerated=_own_faults(plan.recipe, plan.device))
+    needed = MENDED_BY.get(reason, ())
+    if not left and (not needed or any(plan.draft.changed(path) for path in needed)):
         return None
     plan.draft.warn(f"{plan.recipe.name} is known to be invalid, and no run of it starts: {reason}")
     return reason

@@ -6,6 +6,13 @@ _CACHE = "its source loads cached sample indices, and names no cache to load the
 _WARMUP = f"{_CACHE}; and its learning rate would still rise when its 50 updates are done"
 _KNOBS = "its source gives two numbers of multiprocessors, DeepEP's and HybridEP's, and takes one"
 
+MENDED_BY = {
+    _CACHE: ("dataset.path_to_cache",),
+    _WARMUP: ("dataset.path_to_cache",),
+    _KNOBS: ("model.moe_deepep_num_sms",),
+}
+"""Why -> the fields of which one has to be changed, where no rule of this version sees what the source refuses."""
+
 _NAMES: dict[str, tuple[str, ...]] = {
     _EXPERTS: (
         "deepseek_v3_pretrain_64gpu_h100_bf16",

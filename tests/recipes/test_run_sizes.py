@@ -75,3 +75,16 @@ def test_an_unknown_vocabulary_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"model\.vocab_size"):
         estimate(resolved)
     assert estimate(resolved, vocab_size=32_000).parameters == estimate(run()).parameters
+
+
+def test_what_adapters_train_is_counted_and_stored_alone() -> None:
+    """Llama 3 8B at rank 8 on all layers; gradients and optimizer state are of adapters, weights of all."""
+    sizes = estimate(run(recipe="llama3_8b_peft_config", device="cuda"))
+    linear = 32 * 8 * ((4096 + 6144) + (4096 + 4096) + (4096 + 28_672) + (14_336 + 4096))
+    assert sizes.adapter_parameters == linear
+    whole = 8_030_261_248 + linear
+    assert sizes.trainable == f"{linear:,} in adapters, {linear / whole:.4%} of {whole:,}"
+    assert sizes.memory.gradients == 4 * linear
+    assert sizes.memory.optimizer == 12 * linear
+    assert sizes.memory.weights == 2 * whole
+    assert estimate(run(recipe=PACKED, device="cuda")).trainable == "all 1,235,814,400"

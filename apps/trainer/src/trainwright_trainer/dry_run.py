@@ -74,6 +74,7 @@ def summary(resolved: ResolvedRun) -> list[str]:
         "samples": f"{size.samples:,}",
         "tokens": f"{size.tokens:,}",
         "parameters": f"{size.parameters:,}{active}, {held.parameters:,} on the fullest rank",
+        "trainable": size.trainable,
         "memory": f"{binary(held.total)} on the fullest rank: {binary(held.weights)} weights, "
         f"{binary(held.gradients)} gradients, {binary(held.optimizer)} optimizer, {binary(held.activations)} "
         "activations; libraries come on top",

@@ -115,6 +115,7 @@ def _sizes(resolved: ResolvedRun, gpu: Gpu | None) -> Iterator[tuple[str, str]]:
     active = f", {size.active_parameters:,} of them for each token" if config.model.num_moe_experts else ""
     source = f" (the vocabulary of {published:,} is the published one)" if config.model.vocab_size is None else ""
     yield "parameters", f"{size.parameters:,}{active}{source}"
+    yield "trainable", size.trainable
     yield "tokens", f"{size.tokens_per_update:,} per step, {size.tokens:,} in all"
     ranks = resolved.world_size
     yield (

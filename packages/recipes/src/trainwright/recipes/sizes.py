@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trainwright.recipes.adapters import trainable_parameters
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.flops import floating_point_operations
 from trainwright.recipes.memory import Memory, stage_memory
@@ -18,6 +19,8 @@ class Estimate:
     """Of the whole model; tied embeddings count once, adapters not at all."""
     active_parameters: int
     """Those that one token passes: all of a dense model, of experts the chosen ones."""
+    adapter_parameters: int | None
+    """Those of adapters, which alone are trained; null where the whole model is."""
     memory: Memory
     """Of a rank of the pipeline stage that needs most."""
     samples: int
@@ -27,6 +30,14 @@ class Estimate:
     tokens_per_update: int
     operations_per_update: float
     """Floating point operations over all ranks, as `flops` counts them; each row is taken as one sequence."""
+
+    @property
+    def trainable(self) -> str:
+        """The parameters that are trained, and adapters' share of all with them, for a person."""
+        if self.adapter_parameters is None:
+            return f"all {self.parameters:,}"
+        whole = self.parameters + self.adapter_parameters
+        return f"{self.adapter_parameters:,} in adapters, {self.adapter_parameters / whole:.4%} of {whole:,}"
 
 
 def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimate:
@@ -42,6 +53,7 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
     return Estimate(
         parameters=whole_model(config.model, vocabulary).total,
         active_parameters=active_parameters(config.model, vocabulary),
+        adapter_parameters=None if config.peft is None else trainable_parameters(config.model, config.peft),
         memory=max(stage_memory(resolved, vocabulary), key=lambda stage: stage.total),
         samples=samples,
         tokens=samples * length,

@@ -1,17 +1,12 @@
 """Weak scaling: a benchmark at another number of ranks keeps its samples per GPU, exactly or not at all."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recipes_runs import refusal, run, says
 
 from trainwright.recipes import ConfigError
-from trainwright.recipes.library import find_recipe
 from trainwright.recipes.weak_scaling import scaled_batch
-
-EXPERTS = "qwen3_30b_a3b_pretrain_config"
 
 
 @pytest.mark.parametrize(
@@ -62,27 +57,48 @@ def test_scaling_is_exact_or_refused(batch: int, canonical: int, ranks: int) -> 
         assert scaled_batch(scaled, canonical=ranks, ranks=canonical) == batch
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Qwen3 30B-A3B on 16 GPUs as a benchmark: EP 16, 1024 sequences."""
-    recipe = find_recipe(EXPERTS)
-    assert recipe is not None
-    monkeypatch.setattr("trainwright.recipes.selection.find_recipe", lambda name: replace(recipe, benchmark=True))
+DENSE = "llama3_8b_pretrain_8gpu_h100_bf16_config"
+"""128 sequences, CP 2."""
+EXPERTS = "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"
+"""1024 sequences, EP 16."""
+LARGE = "llama31_405b_pretrain_512gpu_h100_bf16_config"
+"""768 sequences, one and a half for each GPU; TP 8, PP 8, CP 2."""
+PEFT = "llama3_70b_peft_8gpu_h100_bf16_config"
+"""32 sequences, PP 4."""
 
 
-@pytest.mark.usefixtures("benchmark")
-@pytest.mark.parametrize(("ranks", "batch"), [(16, 1024), (32, 2048), (None, 1024)])
-def test_a_benchmark_scales(ranks: int | None, batch: int) -> None:
-    """Up; not at its own size; and a dry run that names none validates its own."""
-    resolved = run(recipe=EXPERTS, world_size=ranks, device="cuda")
+@pytest.mark.parametrize(
+    ("recipe", "ranks", "batch"),
+    [
+        (DENSE, 16, 256),
+        (DENSE, 6, 96),
+        (DENSE, 2, 32),
+        (DENSE, 8, 128),
+        (DENSE, None, 128),
+        (EXPERTS, 32, 2048),
+        (EXPERTS, 48, 3072),
+        (LARGE, 128, 192),
+        (LARGE, 640, 960),
+        (PEFT, 4, 16),
+        (PEFT, 12, 48),
+    ],
+)
+def test_a_benchmark_scales(recipe: str, ranks: int | None, batch: int) -> None:
+    """Up and down, worked by hand; and a dry run that names no size validates the recipe's own."""
+    resolved = run(recipe=recipe, world_size=ranks, device="cuda")
     assert resolved.config.train.global_batch_size == batch
-    assert bool(resolved.remarks) == (batch != 1024) == (not resolved.canonical)
+    scaled = resolved.sources["train.global_batch_size"] == "weak scaling"
+    assert scaled == bool(resolved.remarks) == (not resolved.canonical) == (ranks not in (8, None))
 
 
-@pytest.mark.usefixtures("benchmark")
+def test_samples_per_gpu_stay_also_where_the_grid_is_another() -> None:
+    """Twice the GPUs are twice the batch, whichever way they share a copy of the model."""
+    resolved = run("model.tensor_model_parallel_size=2", recipe=DENSE, world_size=16, device="cuda")
+    assert (resolved.config.train.global_batch_size, resolved.data_parallel_size) == (256, 4)
+
+
 def test_the_log_is_told() -> None:
     resolved = run(recipe=EXPERTS, world_size=32, device="cuda")
-    assert resolved.sources["train.global_batch_size"] == "weak scaling"
     says(resolved.remarks[0], "32 ranks instead of 16", "64 sequences per GPU", "1024 -> 2048")
     assert resolved.canonical_differences == (
         "world size: 16 -> 32",
@@ -90,7 +106,6 @@ def test_the_log_is_told() -> None:
     )
 
 
-@pytest.mark.usefixtures("benchmark")
 @pytest.mark.parametrize(
     ("words", "flags"),
     [
@@ -107,22 +122,45 @@ def test_a_typed_batch_is_kept(words: tuple[str, ...], flags: dict[str, str]) ->
     says(resolved.remarks[0], "off", "train.global_batch_size=1024 was typed")
 
 
-@pytest.mark.usefixtures("benchmark")
+ONE_GPU_A_COPY = tuple(f"model.{axis}_parallel_size=1" for axis in ("tensor_model", "pipeline_model", "context"))
+
+
 @pytest.mark.parametrize(
-    ("words", "ranks", "parts"),
+    ("recipe", "words", "ranks", "parts"),
     [
         # Whole copies of the model come first, then groups of experts, then the batch.
-        (("model.pipeline_model_parallel_size=4",), 18, ("world size 18 is not a multiple of 4",)),
-        ((), 8, ("the 8 ranks of a pipeline stage", "expert_model_parallel_size=16")),
-        ((), 24, ("the 24 ranks of a pipeline stage", "expert_model_parallel_size=16")),
-        (("model.expert_model_parallel_size=1", "train.micro_batch_size=128"), 12, ("1024", "=768")),
+        (DENSE, (), 5, ("world size 5 is not a multiple of 2",)),
+        (LARGE, (), 64, ("world size 64 is not a multiple of 128", "--rehearse")),
+        (EXPERTS, ("model.pipeline_model_parallel_size=4",), 18, ("world size 18 is not a multiple of 4",)),
+        (EXPERTS, (), 8, ("the 8 ranks of a pipeline stage", "expert_model_parallel_size=16")),
+        (EXPERTS, (), 24, ("the 24 ranks of a pipeline stage", "expert_model_parallel_size=16")),
+        (
+            LARGE,
+            (*ONE_GPU_A_COPY, "model.virtual_pipeline_model_parallel_size=null"),
+            3,
+            ("world size 3", "768 of 512 ranks would become 4.5", "a multiple of 2 ranks", "-gb N"),
+        ),
+        (
+            DENSE,
+            ("train.micro_batch_size=3",),
+            8,
+            ("train.global_batch_size=128 is not a multiple of 12", "the nearest is 120 or 132"),
+        ),
+        (
+            DENSE,
+            ("train.micro_batch_size=3",),
+            10,
+            ("train.global_batch_size=160, weakly scaled from the recipe's 128, is not a multiple of 15", "150 or 165"),
+        ),
     ],
 )
-def test_ranks_that_do_not_fit_are_refused(words: tuple[str, ...], ranks: int, parts: tuple[str, ...]) -> None:
-    says(refusal(*words, recipe=EXPERTS, world_size=ranks, device="cuda"), *parts)
+def test_ranks_that_do_not_fit_are_refused(
+    recipe: str, words: tuple[str, ...], ranks: int, parts: tuple[str, ...]
+) -> None:
+    says(refusal(*words, recipe=recipe, world_size=ranks, device="cuda"), *parts)
 
 
 def test_a_library_recipe_does_not_scale() -> None:
     """Its batch is one of training, whatever number of GPUs its name says."""
-    resolved = run(recipe=EXPERTS, world_size=32, device="cuda")
+    resolved = run(recipe="qwen3_30b_a3b_pretrain_config", world_size=32, device="cuda")
     assert (resolved.config.train.global_batch_size, resolved.remarks) == (1024, ())

@@ -91,10 +91,18 @@ def spoken(resolved: ResolvedRun) -> Iterator[str]:
     """Lines that the person who watches should read, and that stay in the log of a job."""
     yield from (f"run-recipe: warning: {warning}" for warning in resolved.warnings)
     yield from (f"run-recipe: {remark}" for remark in resolved.remarks)
-    differences = resolved.canonical_differences
-    if resolved.benchmark and differences:
-        more = f"; and {len(differences) - SPOKEN} more, all in run.json" if len(differences) > SPOKEN else ""
-        yield f"run-recipe: not the canonical benchmark: {'; '.join(differences[:SPOKEN])}{more}"
+    if resolved.benchmark and not resolved.canonical:
+        yield f"run-recipe: not the canonical benchmark: {'; '.join(_in_short(resolved))}"
+
+
+def _in_short(resolved: ResolvedRun) -> Iterator[str]:
+    """The first differences from the recipe; those of the device only counted, for nobody asked for them."""
+    asked = [line for line in resolved.canonical_differences if not line.endswith("(device)")]
+    yield from asked[:SPOKEN]
+    if (more := len(asked) - SPOKEN) > 0:
+        yield f"{more} more, all in run.json"
+    if by_device := len(resolved.canonical_differences) - len(asked):
+        yield f"what the device {resolved.device} sets ({by_device} fields)"
 
 
 def _resolve(command: Command, started: int) -> ResolvedRun:

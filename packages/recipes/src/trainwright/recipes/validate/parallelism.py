@@ -13,18 +13,15 @@ def world_is_a_multiple(plan: Plan) -> None:
         raise ConfigError(
             f"world size {plan.world_size} is not a multiple of {plan.model_ranks} = tensor "
             f"{model.tensor_model_parallel_size} x pipeline {model.pipeline_model_parallel_size} x context "
-            f"{model.context_parallel_size} parallel{_too_few(plan)}"
+            f"{model.context_parallel_size} parallel{_way_out(plan.world_size < plan.model_ranks)}"
         )
 
 
-def _too_few(plan: Plan) -> str:
-    """What to do where not one copy of the model fits."""
-    if plan.world_size > plan.model_ranks:
+def _way_out(few: bool) -> str:
+    """What to do where there are too few ranks for one copy of the model, or one group of experts."""
+    if not few:
         return ""
-    return (
-        "; start as many ranks, choose a smaller grid (-tp, -pp, -cp), or let run-recipe --rehearse shrink the recipe "
-        "to this machine"
-    )
+    return "; start as many, choose smaller sizes (-tp, -pp, -cp, -ep), or let run-recipe --rehearse shrink the recipe"
 
 
 def tensor_parallel_divides(plan: Plan) -> None:
@@ -113,6 +110,7 @@ def experts_are_split_evenly(plan: Plan) -> None:
         raise ConfigError(
             f"the {ranks} ranks of a pipeline stage are not a multiple of {experts * tensor} = "
             f"model.expert_model_parallel_size={experts} x model.expert_tensor_parallel_size={tensor}"
+            f"{_way_out(ranks < experts * tensor)}"
         )
     width = model.moe_ffn_hidden_size or model.ffn_hidden_size or 0
     if width % tensor:

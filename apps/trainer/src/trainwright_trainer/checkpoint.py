@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from trainwright_trainer.checkpoint_convert import export, import_model, verify
+from trainwright_trainer.checkpoint_convert import export, import_model, merge_lora, verify
 from trainwright_trainer.checkpoint_look import inspect, list_checkpoints
 from trainwright_trainer.outcome import told
 
@@ -21,6 +21,7 @@ app.command("list")(list_checkpoints)
 app.command()(inspect)
 app.command("import")(import_model)
 app.command()(export)
+app.command("merge-lora")(merge_lora)
 app.command()(verify)
 
 

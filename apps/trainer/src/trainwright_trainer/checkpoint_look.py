@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainwright.recipes.words import UsageError
+from trainwright_trainer.checkpoint_adapters import ADAPTER, describe_adapter, of_adapters
 from trainwright_trainer.sizes import binary
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def list_checkpoints(path: Place) -> None:
         files = _files(folder.complete(step))
         size = sum(file.stat().st_size for file in files)
         written = datetime.fromtimestamp(folder.complete(step).stat().st_mtime).isoformat(" ", "seconds")
-        mark = "  latest" if step == latest else ""
+        mark = ("  adapters" if of_adapters(folder.complete(step)) else "") + ("  latest" if step == latest else "")
         print(f"  step {step:>8}  {binary(size):>10}  {len(files):>4} files  {written}{mark}")
     for place in sorted(folder.path.glob(f"{PARTIAL}*")):
         print(f"  {place.name}: not complete (being written, or left by a crash)")
@@ -42,17 +43,23 @@ def inspect(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="A run directory, its checkpoint folder, one checkpoint, or a Hugging Face directory."
+            metavar="PATH",
+            help="A run directory, its checkpoint folder, one checkpoint, or a directory of Hugging Face or PEFT.",
         ),
     ],
     step: Annotated[int | None, typer.Option(metavar="N", help="This step and not the latest.")] = None,
     tensors: Annotated[bool, typer.Option("--tensors", help="Also name every tensor.")] = False,
 ) -> None:
     """Say what a checkpoint is and holds, and where it stands in its run."""
+    from trainwright.runner.huggingface.peft_settings import is_peft
+
     if is_model(path):
         if step is not None:
             raise UsageError(f"--step {step}: {path} is one model and no folder of checkpoints")
-        describe_model(path, tensors=tensors)
+        if is_peft(path) or of_adapters(path):
+            describe_adapter(path, f"{path}: ", tensors=tensors)
+        else:
+            describe_model(path, tensors=tensors)
         return
     folder, named = locate(path)
     if named is not None and step not in (None, named):
@@ -67,8 +74,12 @@ def inspect(
     print(place)
     print("  " + ", ".join(f"{name} {value:,}" for name, value in own["progress"].items() if isinstance(value, int)))
     print("  written at " + ", ".join(f"{name} {value}" for name, value in own["topology"].items()))
-    for part in ("model", "optimizer"):
+    if any(tensor.part == "adapter" for tensor in held):
+        describe_adapter(place, "  ", tensors=False)
+    for part in ("model", "adapter", "optimizer"):
         members = [tensor for tensor in held if tensor.part == part]
+        if not members and part == "adapter":
+            continue
         kinds = ", ".join(sorted({tensor.dtype for tensor in members})) or "nothing"
         elements, size = sum(t.elements for t in members), sum(t.size for t in members)
         print(f"  {part:<9}  {len(members):>5} tensors  {elements:>16,} elements  {binary(size):>10}  {kinds}")
@@ -77,12 +88,13 @@ def inspect(
 
 
 def is_model(path: Path) -> bool:
-    """Whether `path` holds a model's weights and no run's state: a Hugging Face directory, or an imported one."""
+    """Whether `path` holds weights or an adapter and no run's state: a directory of theirs, or an imported one."""
     from trainwright.runner.checkpoints.folder import COMPLETE
     from trainwright.runner.huggingface.folder import CONFIG
+    from trainwright.runner.huggingface.peft_settings import is_peft
 
     native = (path / ".metadata").is_file()
-    return (path / CONFIG).is_file() or (native and not path.name.startswith(COMPLETE))
+    return (path / CONFIG).is_file() or is_peft(path) or (native and not path.name.startswith(COMPLETE))
 
 
 def describe_model(path: Path, *, tensors: bool) -> None:
@@ -140,8 +152,10 @@ class HeldTensor:
 
     @property
     def part(self) -> str:
-        """`optimizer` or `model`."""
-        return "optimizer" if self.name.startswith(("optimizer.", "chained_")) else "model"
+        """`optimizer`, `adapter` or `model`."""
+        if self.name.startswith(("optimizer.", "chained_")):
+            return "optimizer"
+        return "adapter" if ADAPTER in self.name else "model"
 
 
 def read_tensors(checkpoint: Path) -> list[HeldTensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trainwright.runner.huggingface.peft_adapter import PeftAdapter
 
 Progress = Callable[[int], None]
+SCHEMES = {"lora": "LoRA", "dora": "DoRA"}
 
 
 def holds_adapter(path: Path, step: int | None = None) -> bool:
@@ -98,8 +100,10 @@ def open_adapter(
     return adapter
 
 
-def import_peft(source: Path, target: Path, base: Path, progress: Progress) -> PeftAdapter:
+def import_peft(source: Path, target: Path, base: Path | None, progress: Progress) -> PeftAdapter:
     """Write the adapter in PEFT's format at `source` as a native checkpoint `target`, from which a run can start.
+
+    `base` is where its weights are, by default what it says itself.
 
     Raises:
         RunRefused: it is no such adapter, not one for the weights at `base`, or `target` exists.
@@ -108,7 +112,7 @@ def import_peft(source: Path, target: Path, base: Path, progress: Progress) -> P
     from trainwright.runner.checkpoints.write_weights import write_weights
     from trainwright.runner.huggingface.peft_adapter import PeftAdapter
 
-    weights = open_weights(base)
+    weights, _ = base_weights(source, base, None)
     adapter = PeftAdapter(source, require_model(weights))
     found = fingerprint(weights, progress)
     if adapter.base is not None:
@@ -173,6 +177,19 @@ def merge(
         _write(merged, place, progress)
         remarks += merged.require_changes()
     return merged, remarks
+
+
+def describe(adapter: Adapter) -> str:
+    """One line: scheme, rank, scale, of how many layers, how many parameters, beside which weights."""
+    weights = AdapterWeights(adapter).held.values()
+    elements = sum(math.prod(weight.shape) for weight in weights)
+    names = ", ".join(dict.fromkeys(part for parts in adapter.layers.values() for part in parts))
+    beside = f", beside {adapter.base.path}" if adapter.base is not None else ""
+    return (
+        f"{SCHEMES[adapter.peft.scheme]} of rank {adapter.peft.dim}, scale {adapter.peft.alpha / adapter.peft.dim:g}, "
+        f"of {len(adapter.layers)} layers ({names}): {elements:,} parameters, "
+        f"{str(adapter.dtype).removeprefix('torch.')}{beside}"
+    )
 
 
 def _write(merged: MergedWeights, place: Path, progress: Progress) -> None:

@@ -121,8 +121,7 @@ class MergedWeights:
         if len(unchanged) == len(self._changed):
             dtype = str(self.held[unchanged[0]].dtype).removeprefix("torch.")
             raise RunFailed(
-                f"merging {self.adapter.path} changes no weight: what it adds is lost in rounding to {dtype}; "
-                "--dtype fp32 keeps it"
+                f"merging {self.adapter.path} changes no weight: what it adds is lost in rounding to {dtype}"
             )
         if not unchanged:
             return []

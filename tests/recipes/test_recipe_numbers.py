@@ -162,7 +162,7 @@ def test_a_recipe_in_fp8_or_fp4_is_answered_by_name(name: str) -> None:
         assert find_recipe(asked) is None
         with pytest.raises(ConfigError) as caught:
             resolve(Selection(recipe=asked), [], world_size=None, device="cuda")
-        start = f"--recipe {asked} is not available yet, as nothing in fp8 or fp4 is; available: "
+        start = f"--recipe {asked} is not available yet, as no recipe of the library in fp8 or fp4 is; available: "
         assert str(caught.value).startswith(start + f"{row['model_stem']}_")
 
 

@@ -46,6 +46,6 @@ def is_planned_recipe(name: str) -> bool:
 
 
 def why_planned(name: str) -> str:
-    """What the recipe of this name waits for, where the name says it: words to go on with, or nothing."""
+    """What a library recipe of this name waits for, where the name says it: words to go on with, or nothing."""
     low = any(precision in name for precision in ("fp8", "fp4", "low_precision"))
-    return ", as nothing in fp8 or fp4 is" if low else ""
+    return ", as no recipe of the library in fp8 or fp4 is" if low else ""

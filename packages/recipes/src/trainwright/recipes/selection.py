@@ -127,10 +127,10 @@ def _recipe(name: str, selection: Selection) -> Recipe:
         return recipe
     asked = f"--recipe {name}" if selection.recipe else f"--model {selection.model} --mode {selection.mode}"
     if is_planned_recipe(name):
-        beside = [recipe.shown for recipe in all_recipes() if name.startswith(f"{recipe.stem}_")]
+        beside = [recipe.shown for recipe in RECIPES if name.startswith(f"{recipe.stem}_")]
         listed = "available: " if beside else "nearest available: "
         listed += ", ".join(beside or nearest(name, [recipe.shown for recipe in all_recipes()]))
-        raise ConfigError(f"{asked} is not available yet{why_planned(name)}; {listed}")
+        raise ConfigError(f"{asked} is not available yet{why_planned(name) if beside else ''}; {listed}")
     if selection.model is None:
         raise ConfigError(f"{asked}: no such recipe{did_you_mean(name, all_names(), cutoff=0.5)}")
     tasks = [recipe.task for recipe in RECIPES if recipe.model == selection.model]

@@ -1,10 +1,13 @@
 """docs/recipes.md names every recipe, with the GPUs that it was written for."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
+from trainwright.recipes.benchmarks import benchmarks
 from trainwright.recipes.library import RECIPES, find_recipe
 
+BENCHMARKS = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## What there is\n")[2].partition("\n## ")[0]
 
@@ -21,3 +24,17 @@ def test_every_other_recipe_stands_there_by_name() -> None:
     others = {recipe.shown for recipe in RECIPES if recipe.task != "pretrain" or not recipe.model}
     assert others <= documented
     assert [name for name in documented if find_recipe(name) is None] == []
+
+
+def test_the_page_of_benchmarks_counts_them_by_model_and_gpu() -> None:
+    """And their sum stands on the page of recipes."""
+    table = [line.strip("|").split("|") for line in BENCHMARKS.splitlines() if line.startswith("|")]
+    head, _, *rows = table[: [row[0].strip() for row in table].index("`kimi_k2`") + 1]
+    documented = {
+        (row[0].strip(" `"), gpu.strip()): int(number)
+        for row in rows
+        for gpu, number in zip(head[1:], row[1:], strict=True)
+        if int(number)
+    }
+    assert documented == Counter((recipe.stem, recipe.hardware) for recipe in benchmarks())
+    assert f"{len(benchmarks())} benchmark recipes" in PAGE

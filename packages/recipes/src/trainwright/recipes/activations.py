@@ -9,8 +9,9 @@ Tensors of less than a number for each head of a position are left out, and so i
 Experts are taken to get equally many tokens.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from trainwright.recipes.blocks import expert_blocks
 from trainwright.recipes.config.model import ModelConfig
@@ -36,6 +37,8 @@ class Kept:
     """Linear layers for the gradient of whose weights alone it is kept; none of them: it is kept in any case."""
     recomputed_with: tuple[str, ...] = ()
     """Names of `model.recompute_modules` any of which makes it again in place of keeping it."""
+    kept_with: str | None = None
+    """The name of `model.recompute_modules` that keeps it, as something that the rest is made from; null: any kept."""
 
     @property
     def size(self) -> float:
@@ -79,17 +82,35 @@ class Share:
         return self.positions / (self.tensor if self.model.sequence_parallel else 1)
 
     @property
+    def gathered(self) -> float:
+        """Positions of which a rank keeps keys and values: those of all context parallel ranks with our own layers."""
+        return self.positions * (self.model.context_parallel_size if self.own else 1)
+
+    @property
     def hidden(self) -> float:
         """Elements of the residual stream."""
         return self.spread * self.model.hidden_size
 
 
-def of_block(share: Share, number: int, prefix: str | None = None) -> list[Kept]:
-    """Of one block. `prefix` is where its linear layers are, `decoder.layers.NUMBER.` unless it is said."""
+def recomputed(model: ModelConfig) -> frozenset[str]:
+    """Names of `model.recompute_modules` that act, Megatron Core's default where none are said."""
+    if model.recompute_granularity != "selective":
+        return frozenset()
+    modules = (model.model_extra or {}).get("recompute_modules")
+    return frozenset(("core_attn",) if modules is None else modules)
+
+
+def of_block(share: Share, number: int, prefix: str | None = None) -> list[list[Kept]]:
+    """Of one block: of its attention, and of its feed-forward part.
+
+    `prefix` is where its linear layers are, `decoder.layers.NUMBER.` unless it is said.
+    """
     mixed = expert_blocks(share.model)[number]
     attention = _latent_attention(share) if share.model.multi_latent_attention else _attention(share)
     feed_forward = _experts(share) if mixed else _dense(share)
-    return list(_trained(share, [*attention, *feed_forward], prefix or f"decoder.layers.{number}."))
+    modules = recomputed(share.model)
+    halves = (_trained(share, half, prefix or f"decoder.layers.{number}.") for half in (attention, feed_forward))
+    return [[one for one in half if one.kept_with is None or one.kept_with in modules] for half in halves]
 
 
 def of_embedding(share: Share) -> list[Kept]:
@@ -122,14 +143,14 @@ def of_prediction(share: Share, depth: int, vocabulary: int) -> list[Kept]:
     if share.adapters is None:
         joined.append(Kept("both after their norms", 2 * hidden, share.widths.product))
     block = of_block(share, share.model.num_layers - 1, f"mtp.layers.{depth}.")
-    return [*joined, *block, *of_loss(share, vocabulary)]
+    return [*joined, *chain(*block), *of_loss(share, vocabulary)]
 
 
 def _attention(share: Share) -> Iterator[Kept]:
     model, activation, product = share.model, share.widths.activation, share.widths.product
     channels, groups = model.kv_channels or 0, model.num_query_groups or 0
     heads = share.positions * model.num_attention_heads / share.tensor
-    queries, keys = heads * channels, share.positions * groups * channels / share.tensor
+    queries, keys = heads * channels, share.gathered * groups * channels / share.tensor
     yield Kept("input of the norm", share.hidden, activation)
     yield Kept("input of linear_qkv", share.hidden, product, ("self_attention.linear_qkv",))
     if model.qk_layernorm:
@@ -145,7 +166,12 @@ def _attention(share: Share) -> Iterator[Kept]:
         yield Kept("queries, and keys and values of each head", 3 * queries, activation)
         yield Kept("softmax", heads * share.row, activation, (), ("core_attn",))
     else:
-        yield Kept("queries, keys and values", queries + 2 * keys + joint, activation)
+        values = () if joint else ("core_attn",)
+        yield Kept("queries and keys", queries + keys + joint, activation)
+        yield Kept("values", keys, activation, (), values)
+        # Which values are a part of, and which attention is made again from.
+        if values:
+            yield Kept("the joint projection", queries + 2 * keys, activation, kept_with="core_attn")
     yield from _context(share, heads, queries)
 
 
@@ -177,7 +203,8 @@ def _latent_attention(share: Share) -> Iterator[Kept]:
     # This project's kernel wants values as wide as keys, and copies both; a recomputed projection leaves the copies.
     again, padded = ("mla_up_proj",), wide if share.own else value
     yield Kept("queries", heads * wide, activation, (), again)
-    yield Kept("keys and values", heads * (wide + padded), activation, (), () if share.own else again)
+    keys = share.gathered * model.num_attention_heads / share.tensor * (wide + padded)
+    yield Kept("keys and values", keys, activation, (), () if share.own else again)
     yield from _context(share, heads, heads * value)
     if share.own and padded > value:
         yield Kept("output of attention, padded", heads * padded, activation, (), ("core_attn",))
@@ -193,6 +220,9 @@ def _dense(share: Share) -> Iterator[Kept]:
     # Transformer Engine has the norm inside the linear layer, and so inside what is recomputed.
     again = () if share.own else ("mlp",)
     yield Kept("input of linear_fc1", share.hidden, share.widths.product, ("mlp.linear_fc1",), again)
+    if share.own:
+        # Megatron Core's HybridModel recomputes the feed-forward part that an attention layer does not have.
+        yield Kept("input of the block's second half", share.hidden, share.widths.activation, kept_with="mlp")
     width = share.positions * (share.model.ffn_hidden_size or 0) / share.tensor
     yield from _unit(share, "mlp.", width, ("mlp",))
     yield from _dropout(share)
@@ -261,7 +291,7 @@ def _routing(share: Share, experts: int, chosen: int) -> Iterator[Kept]:
         yield Kept("choices of groups", share.spread * model.moe_router_num_groups, 3 * INDEX, (), again)
 
 
-def _trained(share: Share, kept: list[Kept], prefix: str) -> Iterator[Kept]:
+def _trained(share: Share, kept: Iterable[Kept], prefix: str) -> Iterator[Kept]:
     """Without inputs of linear layers that are frozen; with what their adapters keep beside them."""
     if share.adapters is None:
         yield from kept

@@ -6,8 +6,18 @@ memory. Offloading, paged stashes and room that experts keep free are not taken 
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 
-from trainwright.recipes.activations import Beside, Kept, Share, of_block, of_embedding, of_loss, of_prediction
+from trainwright.recipes.activations import (
+    Beside,
+    Kept,
+    Share,
+    of_block,
+    of_embedding,
+    of_loss,
+    of_prediction,
+    recomputed,
+)
 from trainwright.recipes.adapters import adapted, stage_adapters
 from trainwright.recipes.blocks import blocks_per_chunk
 from trainwright.recipes.config import ConfigContainer
@@ -144,17 +154,20 @@ def _sum(kept: list[Kept]) -> tuple[float, float]:
     return sum(one.size for one in kept), 0.0
 
 
-def _bodies(share: Share, bodies: list[list[Kept]]) -> list[tuple[float, float]]:
-    """Of blocks, or of groups of them that are recomputed together: what is kept, and what is made again."""
+def _bodies(share: Share, blocks: list[list[list[Kept]]]) -> list[tuple[float, float]]:
+    """Of blocks, or of what is recomputed together: bytes that are kept, and bytes that are made again.
+
+    `uniform` recomputes groups of so many blocks, `block` the two halves of so many blocks each on its own.
+    """
     model = share.model
     if model.recompute_granularity != "full":
-        return [_selected(share, body) for body in bodies]
-    step, whole = model.recompute_num_layers or 1, len(bodies)
+        return [_selected(share, list(chain(*halves))) for halves in blocks]
+    count = model.recompute_num_layers or 1
     if model.recompute_method == "block":
-        step, whole = 1, step
-    sizes = [_sum(body)[0] for body in bodies]
-    groups = [sum(sizes[:whole][begin : begin + step]) for begin in range(0, len(sizes[:whole]), step)]
-    return [(_input(share), group) for group in groups] + [_sum(body) for body in bodies[whole:]]
+        halves = [(_input(share), _sum(half)[0]) for half in chain(*blocks[:count])]
+        return halves + [_sum(list(chain(*halves))) for halves in blocks[count:]]
+    sizes = [_sum(list(chain(*halves)))[0] for halves in blocks]
+    return [(_input(share), sum(sizes[begin : begin + count])) for begin in range(0, len(sizes), count)]
 
 
 def _input(share: Share) -> float:
@@ -163,12 +176,8 @@ def _input(share: Share) -> float:
 
 def _selected(share: Share, body: list[Kept]) -> tuple[float, float]:
     """What selective recomputation keeps and makes again."""
-    modules = (share.model.model_extra or {}).get("recompute_modules")
-    if share.model.recompute_granularity is None:
-        modules = ()
-    elif modules is None:
-        modules = ("core_attn",)  # Megatron Core's default
-    again = sum(one.size for one in body if set(one.recomputed_with) & set(modules))
+    modules = recomputed(share.model)
+    again = sum(one.size for one in body if modules & set(one.recomputed_with))
     return sum(one.size for one in body) - again, again
 
 

@@ -180,7 +180,11 @@ class PeftAdapter:
     @cached_property
     def layers(self) -> dict[str, tuple[str, ...]]:
         if self._parts_of is not None:
-            return {layer.linear.path: self._parts_of(layer.linear) for layer, _ in self._layers}
+            wanted = {layer.linear.path: self._parts_of(layer.linear) for layer, _ in self._layers}
+            beyond = [path for path, parts in wanted.items() if not parts]
+            if beyond:
+                raise RunRefused(f"{self.path} also adapts {beyond[0]}, which peft.target_modules does not mean")
+            return wanted
         return {
             layer.linear.path: own_parts(layer, self.model, self._factors(layer, here), self.settings.rank)
             for layer, here in self._layers

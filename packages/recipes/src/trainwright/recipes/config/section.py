@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """One section of the configuration: immutable, strict about types, closed to unknown names.
 
-    A string under a field is its description. Numbers are not read from strings and booleans not from numbers:
+    A string under a field describes it, for readers of the source. Numbers are not read from strings and booleans not from numbers:
     by the time a value gets here, the override grammar or YAML has already given it a type.
     """
 
@@ -15,6 +15,5 @@ class Section(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         validate_default=False,
     )

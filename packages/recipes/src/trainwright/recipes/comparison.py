@@ -91,10 +91,12 @@ def shaping_differences(old: ConfigContainer, new: ConfigContainer) -> list[str]
     Topology, micro batch size, logging, checkpoint paths and intervals, validation, and fused kernels do not count:
     Megatron Core gives the same training for them up to the order of summation. Duration does for token streams that
     are not cyclic: Megatron Core shuffles all passes that a run needs in one, so a longer run has another order of
-    samples.
+    samples. Where the weights lie beside which adapters are trained does not: a checkpoint knows which they are.
     """
     by_epoch = new.dataset.dataloader_type == "cyclic" or new.dataset.kind in ROW_KINDS
     free = NOT_SHAPING | ({"train.train_iters"} if by_epoch else set())
+    if new.peft is not None and None not in (_weights(old), _weights(new)):
+        free |= {"checkpoint.pretrained_checkpoint"}
     return [line for line in differences(old, new) if _shapes(line.partition(": ")[0], free)]
 
 
@@ -103,8 +105,12 @@ def listed(config: ConfigContainer) -> dict[str, str]:
     return {path: show(value) for path, value in leaves(config.model_dump())}
 
 
+def _weights(config: ConfigContainer) -> str | None:
+    return config.checkpoint.pretrained_checkpoint
+
+
 def _shapes(path: str, free: frozenset[str]) -> bool:
     section = path.partition(".")[0]
     if section == "checkpoint":
-        return path in SHAPING_OF_CHECKPOINT
+        return path in SHAPING_OF_CHECKPOINT - free
     return section not in NOT_SHAPING_SECTIONS and path not in free

@@ -11,6 +11,7 @@ from trainwright.runner.errors import RunRefused
 
 if TYPE_CHECKING:
     from trainwright.recipes import ConfigContainer
+    from trainwright.recipes.config.peft import PeftConfig
     from trainwright.recipes.config.running import CheckpointConfig
 
 
@@ -64,6 +65,8 @@ def check_starting_point(config: ConfigContainer) -> None:
             leaves nothing to train.
     """
     checkpoint, updates = config.checkpoint, config.train.train_iters
+    if config.peft is not None:
+        check_adapters(config, config.peft)
     if own_step(checkpoint) is not None:
         return
     load, weights = checkpoint.load, checkpoint.pretrained_checkpoint
@@ -80,6 +83,21 @@ def check_starting_point(config: ConfigContainer) -> None:
             )
     elif weights is not None:
         check_weights(Path(weights), checkpoint.ckpt_step)
+
+
+def check_adapters(config: ConfigContainer, peft: PeftConfig) -> None:
+    """Refuse adapters whose base is not there: it is loaded at every start, and nothing of it is in a checkpoint.
+
+    Raises:
+        RunRefused: so it is, or the adapter to begin with is not there.
+    """
+    weights, adapter = config.checkpoint.pretrained_checkpoint, peft.initial_adapter
+    if weights is not None:
+        check_weights(Path(weights), None)
+    if adapter is not None and weights is None:
+        raise RunRefused(f"peft.initial_adapter={adapter} needs its base: checkpoint.pretrained_checkpoint")
+    if adapter is not None and not Path(adapter).is_dir():
+        raise RunRefused(f"peft.initial_adapter={adapter} is no directory; name one in PEFT's format or a checkpoint")
 
 
 def check_weights(path: Path, step: int | None) -> None:

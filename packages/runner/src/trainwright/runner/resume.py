@@ -59,11 +59,12 @@ def restore(trainer: Trainer) -> tuple[Progress, list[str]]:
         if step is None:
             raise RunRefused(f"checkpoint.load={wanted.load} holds no complete checkpoint")
     path = folder.complete(step) if step is not None else None
-    before = prepare(trainer, path) if trainer.resolved.config.peft is not None else []
+    peft = trainer.resolved.config.peft
+    before = prepare(trainer, peft, path) if peft is not None else []
     if path is not None:
         progress, remarks = load_checkpoint(trainer, path, optimizer=optimizer, rng=rng)
         return progress, [*before, f"continuing from {path}", *remarks]
-    if trainer.resolved.config.peft is not None:
+    if peft is not None:
         return Progress(), before
     if wanted.pretrained_checkpoint is not None:
         return Progress(), load_pretrained(trainer, Path(wanted.pretrained_checkpoint), wanted.ckpt_step)

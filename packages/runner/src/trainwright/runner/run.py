@@ -151,6 +151,7 @@ def prepare(
     stop_request: StopRequest,
 ) -> Session:
     """Build everything, restore what a checkpoint holds, and open the session in the log."""
+    from trainwright.runner.adapters.count import counted
     from trainwright.runner.build import build_data, build_trainer
     from trainwright.runner.checkpoints.saving import Saver
     from trainwright.runner.loop import Session
@@ -161,9 +162,12 @@ def prepare(
     config = resolved.config
     trainer, tokenizer = build_trainer(resolved, device)
     progress, remarks = restore(trainer)
+    counts = counted(trainer)
     data = build_data(resolved, tokenizer, device, consumed_samples=progress.consumed_samples)
     for remark in (*remarks, *same_data(progress, data.digest, config.checkpoint)):
         say(here, remark)
+    if counts is not None:
+        say(here, counts.line())
     rank_zero_first(lambda: directory.create(run_dir, config), here)
 
     def open_telemetry() -> Telemetry:
@@ -172,6 +176,7 @@ def prepare(
             start=Totals(step=progress.step, tokens=progress.tokens, skipped_updates=progress.skipped_updates),
             device=device, session_clock_start=clock,
             dataset_samples=data.samples_per_epoch,
+            adapters=counts.record() if counts else None,
         )  # fmt: skip
 
     telemetry = rank_zero_first(open_telemetry, here)

@@ -9,15 +9,17 @@ import torch
 
 from trainwright.runner.adapters.attach import measure
 from trainwright.runner.checkpoints.base import Base, require_base
-from trainwright.runner.checkpoints.loading import read_common
+from trainwright.runner.checkpoints.loading import read_common, require_same_kind
 from trainwright.runner.errors import RunRefused
 
 if TYPE_CHECKING:
+    from trainwright.recipes.adapters import Linear
+    from trainwright.recipes.config.peft import PeftConfig
     from trainwright.runner.checkpoints.weights import Weights
     from trainwright.runner.step import Trainer
 
 
-def prepare(trainer: Trainer, checkpoint: Path | None) -> list[str]:
+def prepare(trainer: Trainer, peft: PeftConfig, checkpoint: Path | None) -> list[str]:
     """Load the frozen weights, and begin with new or given adapters unless `checkpoint` is to be loaded after this.
 
     Returns what to tell, a line each. Collective: every rank calls it.
@@ -25,26 +27,41 @@ def prepare(trainer: Trainer, checkpoint: Path | None) -> list[str]:
     Raises:
         RunRefused: the base or the adapters are not what the checkpoint or the configuration says.
     """
-    config = trainer.resolved.config
-    recorded = Base.in_common(read_common(checkpoint)["trainwright"]) if checkpoint is not None else None
-    pretrained = config.checkpoint.pretrained_checkpoint
-    if checkpoint is not None and (recorded is None) != (pretrained is None):
-        raise RunRefused(
-            f"{checkpoint} holds whole weights, and not the adapters of a base; start from it with "
-            "checkpoint.pretrained_checkpoint"
-            if recorded is None
-            else f"{checkpoint} holds adapters alone; name their base with checkpoint.pretrained_checkpoint "
-            f"(it was {recorded.path})"
-        )
-    remarks = load_base(trainer, Path(pretrained), recorded, of=checkpoint) if pretrained is not None else []
+    remarks: list[str] = []
+    recorded, pretrained = None, trainer.resolved.config.checkpoint.pretrained_checkpoint
+    if checkpoint is not None:
+        recorded = Base.in_common(read_common(checkpoint)["trainwright"])
+        require_base_where_needed(checkpoint, recorded, pretrained)
+    if pretrained is not None:
+        remarks += load_base(trainer, Path(pretrained), recorded, of=checkpoint)
     if checkpoint is None:
         measure(trainer.chunks)
+        if peft.initial_adapter is not None:
+            remarks += load_initial(trainer, peft, Path(peft.initial_adapter))
         trainer.optimizer.reload_model_params()
     return remarks
 
 
+def require_base_where_needed(checkpoint: Path, recorded: Base | None, pretrained: str | None) -> None:
+    """Find out whether a checkpoint of adapters alone has a base, and one of whole weights none.
+
+    Raises:
+        RunRefused: it is the other way round.
+    """
+    if recorded is not None and pretrained is None:
+        raise RunRefused(
+            f"{checkpoint} holds adapters alone; name their base with checkpoint.pretrained_checkpoint (it was "
+            f"{recorded.path})"
+        )
+    if recorded is None and pretrained is not None:
+        raise RunRefused(
+            f"{checkpoint} holds whole weights and no adapters of a base; start from it with "
+            "checkpoint.pretrained_checkpoint"
+        )
+
+
 def load_base(trainer: Trainer, path: Path, recorded: Base | None, *, of: Path | None) -> list[str]:
-    """Fill the frozen weights, and note which they are; where `of` tells its base, they have to be those."""
+    """Fill the frozen weights, and note which they are: those that the checkpoint `of` tells, if it does."""
     from trainwright.runner.checkpoints.conversion import open_weights
     from trainwright.runner.checkpoints.pretrained import load_pretrained
 
@@ -56,6 +73,35 @@ def load_base(trainer: Trainer, path: Path, recorded: Base | None, *, of: Path |
     if recorded is not None:
         require_base(recorded, weights, trainer.base.fingerprint, of=of)
     return load_pretrained(trainer, path, step)
+
+
+def load_initial(trainer: Trainer, peft: PeftConfig, path: Path) -> list[str]:
+    """Fill the adapters with those at `path`, in PEFT's format or of a native checkpoint.
+
+    Raises:
+        RunRefused: they are of another base, rank, scale or scheme, or of other layers.
+    """
+    from megatron.core.utils import unwrap_model
+
+    from trainwright.recipes.adapters import parts_of
+    from trainwright.runner.checkpoints.adapter import AdapterWeights
+    from trainwright.runner.checkpoints.adapter_conversion import open_adapter
+    from trainwright.runner.checkpoints.conversion import open_weights
+    from trainwright.runner.checkpoints.pretrained import fill
+
+    if trainer.base is None:
+        raise RunRefused(f"peft.initial_adapter={path} needs its base: checkpoint.pretrained_checkpoint")
+
+    def names(linear: Linear) -> tuple[str, ...]:
+        return tuple(part.name for part in parts_of(linear, peft))
+
+    weights = open_weights(Path(trainer.base.path))
+    adapter = open_adapter(path, weights, parts_of=names)
+    require_same_kind(path, adapter.peft, peft)
+    if adapter.base is not None:
+        require_base(adapter.base, weights, trainer.base.fingerprint, of=path)
+    fill(unwrap_model(trainer.chunks), AdapterWeights(adapter), adapters=True)
+    return [f"adapters from {adapter.path} ({adapter.kind})", *adapter.remarks]
 
 
 def fingerprint_over_ranks(weights: Weights) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes import catalogue
 from trainwright.runner.telemetry import environment
@@ -30,8 +31,16 @@ def qk_clip_threshold(config: ConfigContainer) -> float | None:
     )
 
 
-def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, start: Totals, device: Device) -> None:
-    """Append a session to the log, and describe what it runs on.
+def start_session(
+    log: SessionLog,
+    resolved: ResolvedRun,
+    run_dir: Path,
+    *,
+    start: Totals,
+    device: Device,
+    adapters: Mapping[str, Any] | None = None,
+) -> None:
+    """Append a session to the log, and describe what it runs on; `adapters` is what an adapter run says of itself.
 
     Raises:
         SessionLogError, OSError: a file cannot be written.
@@ -51,6 +60,7 @@ def start_session(log: SessionLog, resolved: ResolvedRun, run_dir: Path, *, star
             "qk_clip_threshold": qk_clip_threshold(config),
             "canonical": resolved.canonical,
             "canonical_differences": list(resolved.canonical_differences),
+            **({"adapters": dict(adapters)} if adapters is not None else {}),
         },
         hardware={
             "device": resolved.device,

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +80,7 @@ class Telemetry:
         device: Device,
         session_clock_start: float,
         dataset_samples: int | None = None,
+        adapters: Mapping[str, Any] | None = None,
         stream: TextIO | None = None,
     ) -> Self:
         """Start the session in the log, a new event file, and `environment.json`.
@@ -89,6 +90,7 @@ class Telemetry:
             start: what the checkpoint restored, zeros for a fresh run.
             session_clock_start: `time.monotonic()` when the session began.
             dataset_samples: sequences in one pass over the training data, for the epoch; null shows none.
+            adapters: what an adapter run says of itself in `run.json`.
             stream: where progress is shown; null is standard output.
 
         Raises:
@@ -115,7 +117,7 @@ class Telemetry:
             if config.logger.wandb_project is not None:
                 sinks.append(WandbRun.start(config, run_dir, run_id=run_id))
                 on_error.callback(sinks[-1].close, exit_code=1)
-            start_session(log, resolved, run_dir, start=start, device=device)
+            start_session(log, resolved, run_dir, start=start, device=device, adapters=adapters)
             on_error.pop_all()
         display = open_display(stream, step=start.step, train_iters=config.train.train_iters)
         return cls(config, run_dir, records, sizes, sinks, display, (dataset_samples or 0) * row)

@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """One section of the configuration: immutable, strict about types, closed to unknown names.
 
-    A string under a field describes it, for readers of the source. Numbers are not read from strings and booleans not from numbers:
-    by the time a value gets here, the override grammar or YAML has already given it a type.
+    A string under a field describes it, for readers of the source. Numbers are not read from strings and booleans not
+    from numbers: by the time a value gets here, the override grammar or YAML has already given it a type.
     """
 
     model_config = ConfigDict(

@@ -189,7 +189,7 @@ NO_MODEL_FIELD = {
         "speed only, and not acted on",
     ),
     "pipeline_model_parallel_layout": "in a column of its own, as text",
-    **dict.fromkeys(("moe_router_padding_for_fp8", "moe_router_force_load_balancing"), "false wherever there is bf16"),
+    "moe_router_force_load_balancing": "false in every row here",
     "attention_backend": "null leaves the choice to Transformer Engine, as `auto` does here",
 }
 """Name in `model_set_by_recipe` -> why no field is compared with it."""
@@ -227,6 +227,9 @@ FINETUNING_DIFFERS = {
     "ddp.average_in_collective": False,
 }
 """The same of every fine-tuning recipe."""
+
+RENAMED = {"moe_router_padding_for_fp8": "moe_router_padding_for_quantization"}
+"""Older name of a field of the model -> the one it has now."""
 
 SPELLED = {"hf:squad": "squad", "hf:openmathinstruct2_thinking": "openmathinstruct2-thinking", "LoRA": "lora"}
 """Public spelling of a value -> ours."""

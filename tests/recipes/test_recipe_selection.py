@@ -85,7 +85,7 @@ def test_a_selection_that_selects_nothing_says_why(selection: Selection, parts: 
 )
 def test_what_is_planned_is_not_available_yet_and_stands_in_no_list(selection: Selection) -> None:
     """The answer names what was asked for, and the list of what there is does not hold it."""
-    asked, available = re.split("is not available yet; (?:nearest )?available: ", message_of(selection))
+    asked, available = re.split("is not available yet(?:, for [^;]*)?; (?:nearest )?available: ", message_of(selection))
     words = [selection.dataset, selection.step_func, selection.model, selection.recipe]
     assert next(word for word in words if word and word != "vanilla_gpt_pretrain_config") in asked
     assert available

@@ -34,6 +34,17 @@ STEPS_TO_COME = (
 )
 
 
+_NEMOTRON_CASCADE = "its dataset, nvidia/Nemotron-Cascade-2-SFT-Data, is not here"
+WAITING = {
+    "qwen3_600m_sft_8gpu_h100_bf16_yarn_128k_config": _NEMOTRON_CASCADE,
+    "qwen3_600m_sft_yarn_128k_config": _NEMOTRON_CASCADE,
+    "llama3_8b_pretrain_2gpu_h100_nvfp4_config": "it is not known how many of its blocks stay in 16 bits",
+    "qwen3_30b_a3b_pretrain_8gpu_gb200_fp8mx_functional_config": "Transformer Engine's fused grouped products are not "
+    "here",
+}
+"""Public recipes of models that are here -> what is missing."""
+
+
 @cache
 def _public_recipes() -> frozenset[str]:
     text = files("trainwright.recipes").joinpath("public_recipes.txt").read_text(encoding="utf-8")
@@ -46,6 +57,5 @@ def is_planned_recipe(name: str) -> bool:
 
 
 def why_planned(name: str) -> str:
-    """What a library recipe of this name waits for, where the name says it: words to go on with, or nothing."""
-    low = any(precision in name for precision in ("fp8", "fp4", "low_precision"))
-    return ", as no recipe of the library in fp8 or fp4 is" if low else ""
+    """What a recipe of this name waits for, where its model is here: words to go on with, or nothing."""
+    return f", for {WAITING[name]}" if name in WAITING else ""

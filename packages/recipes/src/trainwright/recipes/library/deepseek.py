@@ -94,7 +94,7 @@ FINETUNE = (
     _sft(8, "8k", tp=2, cp=2, ep=8, gbs=128, **{**_OVERLAPPED, **_BF16, **_8K}),
     _sft(
         *(8, "tp1"),
-        **{"generic": "", "ep": 8, "seq": 8192, "dispatcher": "hybridep", "router_fusion": True, **_BF16, **_SHORT},
+        **{"called": "sft", "ep": 8, "seq": 8192, "dispatcher": "hybridep", "router_fusion": True, **_BF16, **_SHORT},
         env=CHUNKED_ENVIRONMENT,
     ),
     _peft(2, ep=2, **{**_ADAPTED, **_BF16}),

@@ -11,13 +11,19 @@ from trainwright.recipes.config.model import ModelConfig
 from trainwright.recipes.config.peft import PeftConfig
 from trainwright.recipes.config.running import CheckpointConfig, DdpConfig, LoggerConfig
 from trainwright.recipes.config.training import (
-    MixedPrecisionConfig,
     RngConfig,
     TrainConfig,
     ValidationConfig,
 )
 from trainwright.recipes.library.recipe import Recipe
-from trainwright.recipes.library.row import NCCL_ENVIRONMENT, Row, model_fields, optimizer_section, scheduler_section
+from trainwright.recipes.library.row import (
+    NCCL_ENVIRONMENT,
+    Row,
+    mixed_precision_section,
+    model_fields,
+    optimizer_section,
+    scheduler_section,
+)
 from trainwright.recipes.presets import preset_dataset
 
 SEED = 5678
@@ -30,9 +36,6 @@ EVERY = (*ATTENTION, "linear_fc1", "linear_fc2")
 @dataclass(frozen=True)
 class Finetune(Row):
     """A row: the numbers in which public fine-tuning recipes differ."""
-
-    generic: str | None = None
-    """The variant in the generic name, where it is another there."""
 
     dim: int | None = None
     """Rank of the adapters; null trains all weights."""
@@ -65,13 +68,12 @@ class Finetune(Row):
     @property
     def name(self) -> str:
         """The concrete name."""
-        return "_".join(filter(None, (self.stem, f"{self.task}_{self.gpus}gpu_h100_bf16", self.variant, "config")))
+        return self.name_of(self.task)
 
     @property
     def alias(self) -> str | None:
         """The generic name."""
-        variant = self.variant if self.generic is None else self.generic
-        return "_".join(filter(None, (self.stem, self.task, variant, "config"))) if self.has_alias else None
+        return self.alias_of(self.task, self.variant)
 
 
 sft = partial(Finetune, lr=5e-6)
@@ -89,6 +91,7 @@ def finetune_recipes(
             task=row.task,
             world_size=row.gpus,
             hardware="h100",
+            precision=row.precision,
             variant=row.variant,
             build=partial(finetune_recipe, row, architecture, hub[row.stem]),
         )
@@ -131,7 +134,7 @@ def finetune_config(row: Finetune, model: ModelConfig, tokenizer: TokenizerConfi
         logger=LoggerConfig(log_interval=row.log_interval),
         tokenizer=tokenizer,
         rng=RngConfig(seed=SEED),
-        mixed_precision=MixedPrecisionConfig(bf16=True),
+        mixed_precision=mixed_precision_section(row),
         env_vars={**NCCL_ENVIRONMENT, **row.env},
     )
 

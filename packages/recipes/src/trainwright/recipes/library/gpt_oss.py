@@ -28,6 +28,8 @@ _row = partial(
 # Numbers of Megatron Bridge's recipes of these names.
 PRETRAIN = (
     _row("gpt_oss_20b", 16, tp=2, pp=4, ep=4),
+    _row("gpt_oss_20b", 16, tp=2, pp=4, ep=4, called="pretrain_fp8_current_scaling", precision="fp8cs"),
+    _row("gpt_oss_20b", 16, tp=2, pp=4, ep=4, called="pretrain_mxfp8", precision="fp8mx"),
     _row("gpt_oss_120b", 64, tp=2, pp=4, ep=16),
 )
 
@@ -46,11 +48,15 @@ _MATHS: dict[str, Any] = {"dataset": "openmathinstruct2-thinking", "seq": 4096}
 
 FINETUNE = (
     _sft("gpt_oss_20b", 8, ep=8),
+    _sft("gpt_oss_20b", 8, ep=8, called="sft_fp8_current_scaling", precision="fp8cs"),
+    _sft("gpt_oss_20b", 8, ep=8, called="sft_mxfp8", mixed={"fp8_param_gather": False}, precision="fp8mx"),
     _sft("gpt_oss_20b", 8, "32k", ep=8, gbs=32, seq=32_768),
     _sft("gpt_oss_20b", 8, "openmathinstruct2_thinking_packed", ep=8, **_MATHS),
     _sft("gpt_oss_120b", 32, pp=4, ep=8),
     _sft("gpt_oss_120b", 48, "32k", tp=2, pp=6, cp=4, ep=4, **_32K),
     _peft("gpt_oss_20b", 1),
+    _peft("gpt_oss_20b", 1, called="peft_fp8_current_scaling", precision="fp8cs"),
+    _peft("gpt_oss_20b", 1, called="peft_mxfp8", precision="fp8mx"),
     _peft("gpt_oss_120b", 8, ep=8),
 )
 

@@ -34,10 +34,13 @@ SIZES = {
 }
 
 _row = partial(Pretrain, iters=1_168_251)
+_LOW: dict[str, Any] = {"gbs": 768, "lr": 6e-4, "min_lr": 6e-6}
 
 # Numbers of Megatron Bridge's recipes of these names.
 PRETRAIN = (
     _row("llama3_8b", 2, cp=2, seq=8192),
+    _row("llama3_8b", 2, cp=2, seq=8192, precision="fp8cs", called="low_precision_pretrain", **_LOW),
+    _row("llama3_8b", 2, cp=2, seq=8192, precision="fp8mx", has_alias=False, **_LOW),
     _row("llama3_8b", 16, "16k", tp=4, pp=2, cp=2, seq=16_384),
     _row("llama3_8b", 32, "64k", tp=4, pp=2, cp=4, seq=65_536),
     _row("llama3_8b", 64, "128k", tp=4, pp=2, cp=8, seq=131_072),

@@ -10,13 +10,19 @@ from trainwright.recipes.config.data import DatasetConfig, TokenizerConfig
 from trainwright.recipes.config.model import ModelConfig
 from trainwright.recipes.config.running import CheckpointConfig, DdpConfig, LoggerConfig
 from trainwright.recipes.config.training import (
-    MixedPrecisionConfig,
     RngConfig,
     TrainConfig,
     ValidationConfig,
 )
 from trainwright.recipes.library.recipe import Recipe
-from trainwright.recipes.library.row import NCCL_ENVIRONMENT, Row, model_fields, optimizer_section, scheduler_section
+from trainwright.recipes.library.row import (
+    NCCL_ENVIRONMENT,
+    Row,
+    mixed_precision_section,
+    model_fields,
+    optimizer_section,
+    scheduler_section,
+)
 
 HUNDRED: dict[str, Any] = {"gbs": 1024, "iters": 100, "warmup": 40, "decay": 100, "save_interval": 50}
 """Columns of the recipes that only measure: a hundred updates."""
@@ -34,13 +40,13 @@ class Pretrain(Row):
     @property
     def name(self) -> str:
         """The concrete name."""
-        return "_".join(filter(None, (self.stem, f"pretrain_{self.gpus}gpu_h100_bf16", self.variant, "config")))
+        return self.name_of("pretrain")
 
     @property
     def alias(self) -> str | None:
         """The generic name. A length of sequences, as `16k`, stands before the task; any other variant after it."""
-        task = (self.variant, "pretrain") if self.variant[:1].isdigit() else ("pretrain", self.variant)
-        return "_".join(filter(None, (self.stem, *task, "config"))) if self.has_alias else None
+        words = (self.variant, "pretrain") if self.variant[:1].isdigit() else ("pretrain", self.variant)
+        return self.alias_of(*words)
 
 
 def pretrain_recipes(
@@ -54,6 +60,7 @@ def pretrain_recipes(
             task="pretrain",
             world_size=row.gpus,
             hardware="h100",
+            precision=row.precision,
             variant=row.variant,
             build=partial(pretrain_recipe, row, architecture, hub or {}),
         )
@@ -85,7 +92,7 @@ def pretrain_recipe(
         logger=LoggerConfig(log_interval=row.log_interval),
         tokenizer=_tokenizer(row, hub),
         rng=RngConfig(seed=1234),
-        mixed_precision=MixedPrecisionConfig(bf16=True),
+        mixed_precision=mixed_precision_section(row),
         env_vars={**NCCL_ENVIRONMENT, **row.env},
     )
 

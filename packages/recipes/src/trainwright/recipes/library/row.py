@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trainwright.recipes.config.training import OptimizerConfig, SchedulerConfig
+from trainwright.recipes.config.training import MixedPrecisionConfig, OptimizerConfig, SchedulerConfig
 
 NCCL_ENVIRONMENT = {
     "NCCL_GRAPH_REGISTER": "0",
@@ -35,6 +35,21 @@ BF16: dict[str, Any] = {"grads": "bf16", "precision_aware": True}
 """Columns of the recipes that spare memory: gradients in 16 bits, and an optimizer that takes them."""
 
 
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "fp8cs": {
+        "fp8": "hybrid",
+        "fp8_recipe": "tensorwise",
+        "fp8_param_gather": True,
+        "first_last_layers_bf16": True,
+        "num_layers_at_start_in_bf16": 1,
+        "num_layers_at_end_in_bf16": 1,
+    },
+    "fp8mx": {"fp8": "e4m3", "fp8_recipe": "mxfp8", "fp8_param_gather": True},
+}
+"""Word of a name -> `mixed_precision`, beside `bf16`. How many blocks stay in 16 bits is that of the benchmarks."""
+
+
 @dataclass(frozen=True)
 class Row:
     """The numbers in which public recipes differ, whatever they train. Short names are those of run-recipe's flags."""
@@ -44,6 +59,12 @@ class Row:
     variant: str = ""
     has_alias: bool = True
     """Whether a generic name stands for it."""
+    called: str | None = None
+    """The generic name after the model, where it is not task and variant."""
+    precision: str = "bf16"
+    """As in the concrete name: a key of `PRECISIONS`."""
+    mixed: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `mixed_precision`."""
 
     tp: int = 1
     pp: int = 1
@@ -101,6 +122,17 @@ class Row:
     env: Mapping[str, str] = field(default_factory=dict)
     """Process environment, on top of `NCCL_ENVIRONMENT`."""
 
+    def name_of(self, task: str) -> str:
+        """The concrete name."""
+        words = (self.stem, f"{task}_{self.gpus}gpu_h100_{self.precision}", self.variant, "config")
+        return "_".join(filter(None, words))
+
+    def alias_of(self, *words: str) -> str | None:
+        """The generic name: the model and these words, or what the row is called in their place."""
+        if not self.has_alias:
+            return None
+        return "_".join(filter(None, (self.stem, *([self.called] if self.called else words), "config")))
+
     @property
     def splits_state(self) -> bool:
         """Megatron Core's distributed optimizer splits no other state than Adam's."""
@@ -137,9 +169,18 @@ def model_fields(row: Row) -> dict[str, Any]:
             "moe_router_fusion": row.router_fusion,
             "moe_shared_expert_overlap": row.shared_overlap,
         }
+        if row.precision != "bf16":
+            fields["moe_router_padding_for_quantization"] = True
     if row.variant == "deterministic":
         fields["deterministic_mode"] = True
     return {name: value for name, value in fields.items() if value is not None} | dict(row.model)
+
+
+def mixed_precision_section(row: Row) -> MixedPrecisionConfig:
+    """Of a row. Weights that are gathered in mxfp8 go through the memory of gradients, where the gathering overlaps."""
+    fields = {"bf16": True, **PRECISIONS[row.precision], **row.mixed}
+    reuse = row.precision == "fp8mx" and fields["fp8_param_gather"] and row.overlap
+    return MixedPrecisionConfig.model_validate(fields | {"reuse_grad_buf_for_mxfp8_param_ag": reuse})
 
 
 def optimizer_section(row: Row) -> OptimizerConfig:

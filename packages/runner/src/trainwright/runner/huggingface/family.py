@@ -55,7 +55,7 @@ TRAINING_ONLY = frozenset(
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split pipeline_model_parallel_layout
     moe_router_bias_update_rate moe_router_dtype moe_router_load_balancing_type moe_aux_loss_coeff moe_z_loss_coeff
     moe_grouped_gemm moe_permute_fusion moe_router_fusion moe_token_dispatcher_type moe_flex_dispatcher_backend
-    moe_shared_expert_overlap moe_hybridep_num_sms mtp_loss_scaling_factor
+    moe_shared_expert_overlap moe_hybridep_num_sms moe_router_padding_for_quantization mtp_loss_scaling_factor
     qk_clip qk_clip_threshold qk_clip_alpha log_max_attention_logit
     """.split()  # noqa: SIM905 - a list of words reads better as words
 ) | {name.removeprefix("model.") for name in NOT_SHAPING}

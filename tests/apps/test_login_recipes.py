@@ -91,7 +91,7 @@ def test_show_is_a_page_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     # 6 * (8,030,261,248 - 128,256 * 4096 of the embedding - 65 norms of 4096) a token, and attention over 8192 of them.
     operations = 6 * ((8_030_261_248 - 128_256 * 4096 - 65 * 4096) * 2**23 + 32 * 4096 * 2**23 * 8192)
     assert shown["operations"].startswith(f"{operations:.4g} model FLOPs per step")
-    assert "GiB of the 74.51 GiB of h100" in shown["memory"]
+    assert "GiB of the 80.00 GiB of h100" in shown["memory"]
     assert all(f"{name} " in shown["memory"] for name in ("weights", "gradients", "optimizer", "activations"))
     config = resolve(Selection(recipe=BENCHMARK), [], world_size=None, device="cuda").config
     assert shown["environment"].split() == [f"{name}={value}" for name, value in sorted(config.env_vars.items())]

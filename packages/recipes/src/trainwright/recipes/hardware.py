@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-GIGABYTE = 10**9
+GIGABYTE = 2**30
+"""Memory is made and sold in binary gigabytes, also where a data sheet writes GB: the driver of an H100 of 80 GB shows
+81,559 MiB, that is 79.6 of them."""
 
 
 @dataclass(frozen=True)
@@ -35,4 +37,3 @@ GPUS = {
         _gpu("r100", 288, "The Rubin GPU of NVIDIA Vera Rubin NVL72, preliminary: 288 GB"),
     )
 }
-"""Gigabytes are 10^9 bytes, as on data sheets."""

@@ -23,7 +23,7 @@ from trainwright.recipes.blocks import blocks_per_chunk
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.in_flight import Pipeline
 from trainwright.recipes.packing import row_length
-from trainwright.recipes.parameters import Count, split_of, stage_matrices, stage_parameters, stage_words
+from trainwright.recipes.parameters import Count, block, split_of, stage_matrices, stage_parameters, stage_words
 from trainwright.recipes.pipeline import ResolvedRun
 from trainwright.recipes.precision import BYTES, Widths, widths
 
@@ -70,16 +70,17 @@ def stage_memory(resolved: ResolvedRun, vocabulary: int, *, two_layouts: bool = 
     trainable = found if config.peft is None else stage_adapters(model, config.peft)
     beside = [Count()] * len(found) if config.peft is None else trainable
     words = stage_words(model, vocabulary) if config.peft is None else [0] * len(found)
-    blocks = blocks_per_chunk(model)
+    gathered, blocks = _gathered(resolved), blocks_per_chunk(model)
     return [
         Memory(
             stage=stage,
             blocks=sum(blocks[stage :: len(found)]),
             parameters=found[stage].total + beside[stage].total,
             trainable=trainable[stage].total,
-            weights=math.ceil(found[stage].total * each.weight + matrices.total * (each.matrix - each.weight))
-            + beside[stage].total * each.weight,
-            gradients=trainable[stage].total * each.gradient,
+            weights=_weights(resolved, found[stage], matrices, each)
+            + beside[stage].total * each.weight
+            + gathered[stage] * each.weight,
+            gradients=_shared_out(resolved, trainable[stage], each.gradient) + gathered[stage] * each.gradient,
             optimizer=_optimizer(resolved, trainable[stage], words[stage], each),
             activations=math.ceil(held[stage]),
             update=_split(resolved, trainable[stage], each.update),
@@ -190,6 +191,39 @@ def _prediction(share: Share, depth: int, vocabulary: int) -> tuple[float, float
     return left, kept + again - left
 
 
+def _weights(resolved: ResolvedRun, found: Count, matrices: Count, each: Widths) -> int:
+    """In their types, with the quantised copies of those of linear layers."""
+    quantised = _shared_out(resolved, matrices, each.matrix - each.weight)
+    return _shared_out(resolved, found, each.weight) + quantised
+
+
+def fully_sharded(config: ConfigContainer) -> bool:
+    """Whether weights and gradients are split between data parallel ranks too (Megatron FSDP)."""
+    return config.ddp.use_megatron_fsdp and config.ddp.data_parallel_sharding_strategy == "optim_grads_params"
+
+
+def _shared_out(resolved: ResolvedRun, found: Count, width: float) -> int:
+    """Bytes of weights or gradients, which ranks have whole unless they are fully sharded."""
+    dense, experts = sharers(resolved) if fully_sharded(resolved.config) else (1, 1)
+    return math.ceil(found.dense * width / dense + found.experts * width / experts)
+
+
+def _gathered(resolved: ResolvedRun) -> list[int]:
+    """Parameters of each stage that fully sharded ranks have whole for a while: of two blocks, one in use and the next.
+
+    So it is with blocks as units and one gathered ahead.
+    """
+    model, split = resolved.config.model, split_of(resolved.config.model)
+    stages, found, number = model.pipeline_model_parallel_size, [0] * model.pipeline_model_parallel_size, 0
+    if not fully_sharded(resolved.config):
+        return found
+    for chunk, blocks in enumerate(blocks_per_chunk(model)):
+        for one in range(number, number + blocks):
+            found[chunk % stages] = max(found[chunk % stages], 2 * block(model, one, split).total)
+        number += blocks
+    return found
+
+
 def _optimizer(resolved: ResolvedRun, trainable: Count, words: int, each: Widths) -> int:
     """Adam keeps two moments of each parameter, SGD one where it has momentum, and each what 16-bit weights lack.
 
@@ -226,4 +260,5 @@ def copies(resolved: ResolvedRun) -> tuple[int, int]:
     """Ranks that hold the same weights: of all but experts, and of experts."""
     model, split = resolved.config.model, split_of(resolved.config.model)
     dense = resolved.data_parallel_size * model.context_parallel_size
-    return dense, dense * split.tensor // (split.experts * split.expert_tensor)
+    # At least one, also where the public recipe's experts do not fit its ranks.
+    return dense, max(dense * split.tensor // (split.experts * split.expert_tensor), 1)

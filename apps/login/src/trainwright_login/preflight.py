@@ -48,7 +48,7 @@ def preflight(words: Sequence[str], world_size: int) -> Sequence[str]:
         flags=command.flags,
         deterministic=command.deterministic,
     )
-    if not command.dry_run:
+    if not (command.dry_run or command.rehearse):
         require_valid(resolved)
     return (*(f"warning: {warning}" for warning in resolved.warnings), *resolved.remarks)
 

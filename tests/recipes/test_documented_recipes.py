@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from trainwright.recipes.benchmarks import benchmarks
 from trainwright.recipes.library import RECIPES, find_recipe
 
@@ -12,17 +14,21 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="u
 SECTION = PAGE.partition("## What there is\n")[2].partition("\n## ")[0]
 
 
-def test_every_pretraining_model_stands_there_with_its_gpus() -> None:
-    documented = re.findall(r"`([a-z0-9_]+)` \((\d+)\)", SECTION)
-    pretraining = [recipe for recipe in RECIPES if recipe.task == "pretrain" and recipe.model]
-    assert sorted(documented) == sorted((recipe.model, str(recipe.world_size)) for recipe in pretraining)
+HEADINGS = {"pretrain": "Pretraining", "sft": "Fine-tuning of all weights", "peft": "Adapters"}
+
+
+@pytest.mark.parametrize("task", HEADINGS)
+def test_every_model_stands_there_with_its_gpus(task: str) -> None:
+    part = SECTION.partition(f"### {HEADINGS[task]}\n")[2].partition("\n### ")[0]
+    documented = re.findall(r"`([a-z0-9_]+)` \((\d+)\)", part)
+    named = [recipe for recipe in RECIPES if recipe.task == task and recipe.model]
+    assert sorted(documented) == sorted((recipe.model, str(recipe.world_size)) for recipe in named)
 
 
 def test_every_other_recipe_stands_there_by_name() -> None:
     """And no recipe that does not exist."""
     documented = set(re.findall(r"`([a-z0-9_]+_config)`", SECTION))
-    others = {recipe.shown for recipe in RECIPES if recipe.task != "pretrain" or not recipe.model}
-    assert others <= documented
+    assert {recipe.shown for recipe in RECIPES if not recipe.model} <= documented
     assert [name for name in documented if find_recipe(name) is None] == []
 
 

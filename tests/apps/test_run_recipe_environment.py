@@ -70,7 +70,8 @@ def test_what_another_process_handed_over_is_not_ours(
 ) -> None:
     """A rank that a rank started begins once more too, and an accident does no harm."""
     monkeypatch.setenv(environment.INSTALLED, inherited)
-    monkeypatch.delenv("TRAINWRIGHT_TEST", raising=False)
+    monkeypatch.setenv("TRAINWRIGHT_TEST", "")
+    monkeypatch.delenv("TRAINWRIGHT_TEST")
     began: list[str] = []
     monkeypatch.setattr("os.execv", lambda program, words: began.append(os.environ[environment.INSTALLED]))
     assert environment.install({"TRAINWRIGHT_TEST": "1"}, anew=True) == {"TRAINWRIGHT_TEST"}
@@ -85,7 +86,8 @@ def test_a_process_that_cannot_begin_again_goes_on(monkeypatch: pytest.MonkeyPat
         raise OSError(7, "Argument list too long")
 
     monkeypatch.setattr("os.execv", refuse)
-    monkeypatch.delenv("TRAINWRIGHT_TEST", raising=False)
+    monkeypatch.setenv("TRAINWRIGHT_TEST", "")
+    monkeypatch.delenv("TRAINWRIGHT_TEST")
     assert environment.install({"TRAINWRIGHT_TEST": "1"}, anew=True) == {"TRAINWRIGHT_TEST"}
     assert os.environ.pop("TRAINWRIGHT_TEST") == "1"
     assert environment.INSTALLED not in os.environ

@@ -88,7 +88,8 @@ def topology(trainer: Trainer) -> dict[str, int]:
 def rng_state() -> Any:
     """This rank's generators, as one object for each tensor and pipeline parallel rank.
 
-    Data parallel ranks draw the same numbers (Megatron seeds them alike), so one of them is enough.
+    Data parallel ranks draw the same numbers (Megatron seeds them alike), so one of them is enough; but not where
+    experts are split between them, for each then has a generator of its own for its experts.
     """
     from megatron.core import parallel_state, tensor_parallel
     from megatron.core.dist_checkpointing.mapping import ShardedObject
@@ -99,13 +100,17 @@ def rng_state() -> Any:
     }
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
-    groups = (parallel_state.get_pipeline_model_parallel_group(), parallel_state.get_tensor_model_parallel_group())
+    groups = [parallel_state.get_pipeline_model_parallel_group(), parallel_state.get_tensor_model_parallel_group()]
+    data = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    own = parallel_state.get_expert_model_parallel_world_size() > 1
+    if own:
+        groups.append(data)
     return ShardedObject(
         "rng_state",
         states,
         global_shape=tuple(group.size() for group in groups),
         global_offset=tuple(group.rank() for group in groups),
-        replica_id=parallel_state.get_data_parallel_rank(with_context_parallel=True),
+        replica_id=0 if own else data.rank(),
     )
 
 

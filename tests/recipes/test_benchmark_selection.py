@@ -8,9 +8,9 @@ from trainwright.recipes.benchmarks import benchmarks, find_benchmark
 from trainwright.recipes.collisions import COLLISIONS
 from trainwright.recipes.known_invalid import require_valid
 from trainwright.recipes.library import RECIPES, Recipe, find_recipe, recipe_names
-from trainwright.recipes.planned import is_planned_recipe
+from trainwright.recipes.planned import STEPS_TO_COME, is_planned_recipe
 from trainwright.recipes.selection import select
-from trainwright.recipes.steps import step_of
+from trainwright.recipes.steps import OF_NAMES, OF_PREFIXES, STEPS, step_of
 
 BENCHMARK = "llama3_8b_pretrain_8gpu_h100_bf16_config"
 
@@ -58,7 +58,8 @@ def test_names_of_both_catalogues_are_a_closed_list() -> None:
     """Every other name is unique, in each catalogue and between the two."""
     names = [recipe.name for recipe in benchmarks()]
     assert len(names) == len(set(names))
-    assert names_of_both() <= COLLISIONS.keys()
+    assert names_of_both() == {name for name in COLLISIONS if find_benchmark(name)}
+    assert len(names_of_both()) == 6
     for name, alias in COLLISIONS.items():
         assert is_planned_recipe(name)
         library = find_recipe(name)
@@ -87,6 +88,27 @@ def test_a_library_recipe_is_no_benchmark_whatever_its_name_says(recipe: Recipe)
     name = recipe.name if recipe.name not in COLLISIONS else recipe.alias
     assert select(Selection(recipe=name)).recipe is recipe
     assert not recipe.benchmark
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("llama3_8b_pretrain_8gpu_h100_bf16_config", "llm_step"),
+        ("exaone45_vl_33b_sft_config", "llm_step"),
+        ("qwen3_vl_30b_a3b_pretrain_16gpu_h100_bf16_config", "qwen3_vl_step"),
+        ("qwen35_vl_35b_a3b_pretrain_16gpu_h100_bf16_config", "qwen3_vl_step"),
+        ("qwen3_vl_8b_peft_energon_config", "vlm_step"),
+        ("qwen3_omni_30b_a3b_sft_config", "qwen3_omni_step"),
+        ("qwen3_30b_a3b_pretrain_config", "llm_step"),
+        ("nemotron_omni_cord_v2_sft_config", "nemotron_omni_step"),
+        ("nemotron_3_nano_pretrain_config", "llm_step"),
+        ("wan_14b_pretrain_64gpu_h100_bf16_config", "wan_step"),
+    ],
+)
+def test_one_registry_knows_the_step_of_either_catalogue(name: str, step: str) -> None:
+    """By the whole name, else by how it begins, else the text step; each is here or said to come."""
+    assert step_of(name) == step
+    assert {*OF_NAMES.values(), *OF_PREFIXES.values()} <= {*STEPS, *STEPS_TO_COME}
 
 
 EXPERTS = "qwen3_235b_a22b_pretrain_64gpu_gb200_fp8mx_config"

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.runner.sft_training import SETTINGS, folder_of_rows, train_rows
 from tests.runner.test_parallelism_families import MODELS
-from tests.runner.training import records
+from tests.runner.training import hit, records
 
 from trainwright.runner.testing import run_ranks
 
@@ -52,17 +51,21 @@ def train_adapters(world_size: int, run_dir: Path, root: Path, *words: str) -> i
     return run(resolve(selection, overrides, world_size=world_size, device="cpu"), run_dir=run_dir)
 
 
-def run(
-    ranks: int, run_dir: Path, root: Path, *words: str, by: Callable[..., int] = train_adapters, leading: Any = ()
-) -> Path:
+def train_adapters_until(when: str, world_size: int, run_dir: Path, root: Path, *words: str) -> int:
+    """Like `train_adapters`, and every rank is hit on the way, as `training.hit` says."""
+    hit(when, run_dir)
+    return train_adapters(world_size, run_dir, root, *words)
+
+
+def run(ranks: int, run_dir: Path, root: Path, *words: str, by: Callable[..., int] = train_adapters) -> Path:
     """Train to the end on so many ranks; returns the run directory."""
-    assert run_ranks(by, ranks, *leading, ranks, run_dir, root, *words) == [0] * ranks
+    assert run_ranks(by, ranks, ranks, run_dir, root, *words) == [0] * ranks
     return run_dir
 
 
 def base_of(folder: Path, root: Path, *words: str) -> Path:
-    """Weights to train adapters beside: a native checkpoint of the model of these words, after one update."""
-    run(1, folder / "base", root, *STEADY, *words, "train.train_iters=1", by=train_rows)
+    """Weights to train adapters beside: native checkpoints of the model of these words, after one and two updates."""
+    run(1, folder / "base", root, *STEADY, *words, "train.train_iters=2", "checkpoint.save_interval=1", by=train_rows)
     return folder / "base" / "checkpoints"
 
 

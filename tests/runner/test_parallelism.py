@@ -24,6 +24,13 @@ TOPOLOGIES = {
         2,
         (*SHARDED, "ddp.overlap_grad_reduce=true", "ddp.overlap_param_gather=true"),
     ),
+    "PP2 VP2 x DP2 distributed optimizer, stages that gather at once": (
+        4,
+        (
+            *(*PP2, "model.virtual_pipeline_model_parallel_size=2"),
+            *(*SHARDED, "ddp.overlap_grad_reduce=true", "ddp.overlap_param_gather=true", "ddp.align_param_gather=true"),
+        ),
+    ),
     "TP2 x PP2": (4, (*TP2, *PP2)),
     "TP2 x CP2": (4, (*TP2, *CP2)),
 }

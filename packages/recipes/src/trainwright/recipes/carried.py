@@ -43,6 +43,9 @@ CARRIED: dict[str, tuple[str, ...]] = {
     ),
     "optimizer.overlap_param_gather_with_optimizer_step": ("comm_overlap.overlap_param_gather_with_optimizer_step",),
     "ddp.nccl_ub": (),
+    # Weights that are kept in the type of their products.
+    "mixed_precision.fp8_param_gather": ("mixed_precision.reuse_grad_buf_for_mxfp8_param_ag",),
+    "mixed_precision.fp4_param_gather": (),
 }
 """Switch -> fields that say more about it."""
 

@@ -85,6 +85,7 @@ def wrap_for_data_parallelism(chunks: list[torch.nn.Module], config: ConfigConta
         average_in_collective=ddp.average_in_collective,
         use_distributed_optimizer=ddp.use_distributed_optimizer,
         bucket_size=ddp.bucket_size,
+        align_param_gather=ddp.align_param_gather,
     )
     logging.getLogger("megatron.core.distributed.distributed_data_parallel").addFilter(_is_not_about_layout)
     # Chunks after the first have nothing to overlap with: their gradients are ready last, in one bucket.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.recipes.packing import row_length
 from trainwright.runner.errors import Diverged
+from trainwright.runner.garbage import collect, collected_together
 from trainwright.runner.step import Trainer, Update, train_step
 from trainwright.runner.telemetry import Attempt
 from trainwright.runner.validation import validate
@@ -50,6 +51,11 @@ def train(session: Session) -> str | None:
         Diverged: a loss that is not finite, or too many skipped updates in a row.
         RunFailed: something cannot be written.
     """
+    with collected_together(session.trainer.resolved.config.train):
+        return _train(session)
+
+
+def _train(session: Session) -> str | None:
     config, progress = session.trainer.resolved.config, session.progress
     reason = None
     while progress.step < config.train.train_iters and reason is None:
@@ -58,6 +64,7 @@ def train(session: Session) -> str | None:
         session.profiler.after_update(progress.step + update.applied)
         record(session, update)
         session.saver.poll()
+        collect(config.train, progress.step)
         # A request that comes with the last update changes nothing: the run is complete, and its log has to say so.
         if update.stop_requested and progress.step < config.train.train_iters:
             reason = session.stop.reason or "another rank was asked to stop"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainwright.recipes.blocks import windowed_blocks
+from trainwright.recipes.carried import RECORDED
 from trainwright.recipes.config import ConfigContainer
 from trainwright.recipes.config.model import YARN_FIELDS
 from trainwright.runner.errors import RunRefused
@@ -23,14 +24,14 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
 
     Every field of `config.model` that `TransformerConfig` has goes in under its own name. Raises `ValueError`
     (Megatron Core's own words) for combinations that it refuses, and `RunRefused` for rows of any length between
-    pipeline stages that are told to expect one.
+    pipeline stages that are told to expect one, and for fp8 or fp4 without Transformer Engine.
     """
     from megatron.core.transformer import MLATransformerConfig, TransformerConfig
     from megatron.core.transformer.enums import AttnBackend
 
     model = config.model
     kind = MLATransformerConfig if model.multi_latent_attention else TransformerConfig
-    names = {field.name for field in dataclasses.fields(kind)} - SAID_BY_THE_PATTERN
+    names = {field.name for field in dataclasses.fields(kind)} - SAID_BY_THE_PATTERN - NOT_ACTED_ON
     fields = {name: value for name, value in model if name in names and value is not None}
     dtype = params_dtype(config)
     fields |= {
@@ -43,6 +44,7 @@ def transformer_config(config: ConfigContainer) -> TransformerConfig:
         "bf16": config.mixed_precision.bf16,
         "fp16": config.mixed_precision.fp16,
         "deallocate_pipeline_outputs": True,
+        **low_precision(config),
     }
     if model.num_moe_experts is None:
         # Megatron Core looks at some of these without experts too. The dispatcher has to be one that takes any length.
@@ -87,6 +89,37 @@ SAID_BY_THE_PATTERN = {
 """Fields about blocks, which the layer pattern has in it already."""
 
 
+NOT_ACTED_ON = {path.removeprefix("model.") for path in RECORDED if path.startswith("model.")}
+"""Fields that a benchmark recipe brings and this version only records."""
+
+
+def low_precision(config: ConfigContainer) -> dict[str, Any]:
+    """What `TransformerConfig` is told of fp8 and fp4, its layers counted as `HybridModel` counts them.
+
+    Weights stay in 16 bits whatever the section says of gathering: that is recorded only.
+
+    Raises:
+        RunRefused: Transformer Engine, which has the kernels, is not there.
+    """
+    precision = config.mixed_precision
+    asked = next((name for name in ("fp8", "fp4") if getattr(precision, name) is not None), None)
+    if asked is None:
+        return {}
+    if not uses_transformer_engine():
+        raise RunRefused(
+            f"mixed_precision.{asked}={getattr(precision, asked)} needs Transformer Engine, which is not installed; "
+            "use mixed_precision=bf16_mixed"
+        )
+    fields = {name: value for name, value in precision if name.startswith(asked) and "gather" not in name}
+    return {
+        **{name: value for name, value in fields.items() if value is not None},
+        **{name: getattr(precision, name) for name in ("fp8_dot_product_attention", "fp8_multi_head_attention")},
+        "first_last_layers_bf16": precision.first_last_layers_bf16,
+        "num_layers_at_start_in_bf16": precision.num_layers_at_start_in_bf16 * LAYERS_PER_BLOCK,
+        "num_layers_at_end_in_bf16": precision.num_layers_at_end_in_bf16 * LAYERS_PER_BLOCK,
+    }
+
+
 def _is_plain_swiglu(fields: dict[str, Any]) -> bool:
     """SwiGLU and nothing else between the two linear layers."""
     import torch.nn.functional as F
@@ -107,7 +140,10 @@ def params_dtype(config: ConfigContainer) -> torch.dtype:
 def activation_function(name: str) -> Callable[[Any], Any]:
     """The function of `model.activation_func`."""
     import torch.nn.functional as F
-    from megatron.core.activations import quick_gelu, squared_relu
+    from megatron.core.activations import squared_relu
+
+    # Of two of that name, the one by which Megatron Core knows what it may fuse.
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
 
     functions: dict[str, Callable[[Any], Any]] = {
         "gelu": F.gelu,

@@ -25,6 +25,9 @@ def build_optimizer(config: ConfigContainer, ddp_chunks: Sequence[DistributedDat
     return get_megatron_optimizer(optimizer_config(config), list(ddp_chunks), use_gloo_process_groups=False)
 
 
+NOT_ACTED_ON = {"overlap_param_gather_with_optimizer_step": False}
+"""Fields that a benchmark recipe brings and this version only records."""
+
 MUON = ("muon", "dist_muon")
 
 
@@ -46,10 +49,14 @@ def optimizer_config(config: ConfigContainer) -> OptimizerConfig:
     types = {name: getattr(torch, value) for name, value in config.optimizer if name.endswith("_dtype")}
     return OptimizerConfig(
         # Its own name for what shares Muon's matrices out between data parallel ranks; `dist_muon` is the older one.
-        **dict(config.optimizer) | {"optimizer": config.optimizer.optimizer.removeprefix("dist_")} | types,
+        **dict(config.optimizer)
+        | {"optimizer": config.optimizer.optimizer.removeprefix("dist_")}
+        | types
+        | NOT_ACTED_ON,
         use_layer_wise_distributed_optimizer=config.optimizer.optimizer == "dist_muon",
         bf16=config.mixed_precision.bf16,
         fp16=config.mixed_precision.fp16,
         params_dtype=params_dtype(config),
+        fp8_recipe=config.mixed_precision.fp8_recipe,
         overlap_param_gather=config.ddp.overlap_param_gather,
     )

@@ -23,16 +23,20 @@ WIDTH = 14
 """Of a row's name."""
 
 
-def rehearse(command: Command, full: ResolvedRun, here: Place) -> int:
-    """Shrink the run, do it, and print the page; with `--dry-run` only say how it would be shrunk.
-
-    Raises an error with an `exit_code`: 2 for what no rehearsal can follow or the run refuses, 1 for what it found.
-    """
+def refuse_started_ranks(here: Place) -> None:
+    """Raise UsageError where somebody has started several processes, each of which would rehearse."""
     if here.world_size > 1:
         raise UsageError(
             f"--rehearse starts its own ranks (--ranks N); it is one process, and {here.launcher} started "
             f"{here.world_size}"
         )
+
+
+def rehearse(command: Command, full: ResolvedRun) -> int:
+    """Shrink the run, do it, and print the page; with `--dry-run` only say how it would be shrunk.
+
+    Raises an error with an `exit_code`: 2 for what no rehearsal can follow or the run refuses, 1 for what it found.
+    """
     from trainwright.recipes.shrink import shrink
 
     with _folder(command) as folder:

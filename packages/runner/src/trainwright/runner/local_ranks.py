@@ -6,12 +6,16 @@ fraction of a second and not half a minute.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
@@ -19,6 +23,8 @@ PRELOAD = "trainwright.runner.local_ranks_preload"
 """What the server imports: for the CPU."""
 BETWEEN_LOOKS = 0.2
 """Seconds."""
+PR_SET_PDEATHSIG = 1
+"""Of Linux's `prctl`."""
 
 
 class RankFailed(Exception):
@@ -88,14 +94,23 @@ def free_port() -> int:
 def _rank(sender: Any, environment: dict[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     import torch
 
+    _end_with_the_server()
     os.environ.update(environment)
     # Ranks share the machine's cores, and one thread each makes results independent of how many there are.
     torch.set_num_threads(1)
     try:
-        sender.send((True, function(*arguments)))
+        outcome: tuple[bool, Any] = (True, function(*arguments))
     except BaseException as error:
         code = getattr(error, "exit_code", None)
-        sender.send((False, (traceback.format_exc(), (code, str(error)) if isinstance(code, int) else None)))
+        outcome = (False, (traceback.format_exc(), (code, str(error)) if isinstance(code, int) else None))
+    with suppress(BrokenPipeError):  # who asked is gone
+        sender.send(outcome)
+
+
+def _end_with_the_server() -> None:
+    """Linux kills this process when its parent ends, which is the server and ends with the process that asked."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _results(pipes: dict[Any, int], timeout: float, meanwhile: Callable[[], None] | None) -> list[Any]:

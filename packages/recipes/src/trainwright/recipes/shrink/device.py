@@ -11,6 +11,12 @@ GROUPS = {
     "model.moe_token_dispatcher_type": "the dispatcher of tokens for GPUs",
     "model.moe_shared_expert_overlap": "overlap of communication with computation",
     "comm_overlap": "overlap of communication with computation",
+    "model.recompute_": "recomputation of modules that only a GPU has",
+    "model.cpu_offloading": "activations and optimizer state that leave the GPU",
+    "model.fine_grained_activation_offloading": "activations and optimizer state that leave the GPU",
+    "model.moe_paged_stash": "activations and optimizer state that leave the GPU",
+    "optimizer.optimizer_cpu_offload": "activations and optimizer state that leave the GPU",
+    "ddp.use_megatron_fsdp": "Megatron FSDP: every rank keeps its weights whole",
     "dataset.num_workers": "loader processes",
 }
 """Beginning of a field's path -> what is not checked where the device changes it."""

@@ -29,6 +29,7 @@ def derive(draft: Draft, *, device: DeviceKind, deterministic: bool) -> None:
     _distributed_optimizer(draft)
     _frozen_weights(draft)
     _optimizer_state(draft)
+    _low_precision(draft)
     _sequence_parallelism(draft)
     _chat(draft)
     _per_token_loss(draft)
@@ -185,6 +186,15 @@ def _optimizer_state(draft: Draft) -> None:
     if not draft[PRECISION_AWARE]:
         for path in STATE_TYPES:
             draft.derive(path, "float32", f"{PRECISION_AWARE}=false")
+
+
+def _low_precision(draft: Draft) -> None:
+    """What a recipe brings for products in 8 or 4 bits goes with them."""
+    fp8, recipe, fp4 = (draft[f"mixed_precision.{name}"] for name in ("fp8", "fp8_recipe", "fp4"))
+    if draft["model.fp8_output_proj"] and recipe != "mxfp8":
+        draft.derive("model.fp8_output_proj", False, f"mixed_precision.fp8_recipe={show(recipe)}")
+    if draft["model.moe_router_padding_for_quantization"] and fp8 is None and fp4 is None:
+        draft.derive("model.moe_router_padding_for_quantization", False, "neither mixed_precision.fp8 nor fp4")
 
 
 def _sequence_parallelism(draft: Draft) -> None:

@@ -10,19 +10,12 @@ from trainwright.recipes.library.llama import llama
 
 _row = partial(Benchmark, tokenizer=128_256, seq=8192)
 _chunked = partial(_row, env=LARGE_CHUNKS)
+_tuned = partial(Benchmark, **FINETUNE)
 _ONE_CONNECTION = {**ONE_CONNECTION, **LARGE_CHUNKS}
 
 _8b = partial(_row, "llama3_8b", gbs=128)
 _8b_graphed = partial(_8b, graphs="local")
-_8b_sft = partial(
-    Benchmark,
-    "llama3_8b",
-    tokenizer="meta-llama/Meta-Llama-3-8B",
-    lr=5e-6,
-    comm=False,
-    cudnn_norms=True,
-    **FINETUNE,
-)
+_8b_sft = partial(_tuned, "llama3_8b", tokenizer="meta-llama/Meta-Llama-3-8B", lr=5e-6, comm=False, cudnn_norms=True)
 
 _H100_BF16: dict[str, Any] = {"cp": 2, "env": ONE_CONNECTION}
 _H100_FP8: dict[str, Any] = {"recompute": 5, "cudnn_norms": True, "env": {"NCCL_CTA_POLICY": "1"}}
@@ -87,7 +80,7 @@ _70b_fsdp = partial(
     ddp={"fsdp_double_buffer": True, "suggested_communication_unit_size": 800_000_000},
     env=NO_SEGMENTS,
 )
-_70b_tuned = partial(Benchmark, "llama3_70b", tokenizer="meta-llama/Meta-Llama-3-70B", gbs=32, graphs=MLP, **FINETUNE)
+_70b_tuned = partial(_tuned, "llama3_70b", tokenizer="meta-llama/Meta-Llama-3-70B", gbs=32, graphs=MLP)
 _70b_sft = partial(
     _70b_tuned,
     lr=5e-6,

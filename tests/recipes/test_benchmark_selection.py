@@ -164,3 +164,15 @@ def test_half_a_mending_leaves_the_mark(words: tuple[str, ...]) -> None:
 def test_the_mark_hides_no_other_mistake(words: tuple[str, ...], parts: tuple[str, ...]) -> None:
     """Only what is wrong with the recipe itself is tolerated."""
     says(refusal(*words, recipe=EXPERTS, world_size=None, device="cuda"), *parts)
+
+
+def test_a_recipe_of_sharded_weights_is_looked_at_and_does_not_start_on_gpus() -> None:
+    """Megatron FSDP: without it the memory would be another; the word that trains without is named, and is enough."""
+    name, off = "llama3_70b_pretrain_64gpu_gb300_bf16_config", "ddp.use_megatron_fsdp=false"
+    resolved = run(recipe=name, world_size=None, device="cuda")
+    assert any("no run on GPUs starts with it" in warning for warning in resolved.warnings)
+    with pytest.raises(ConfigError, match=r"ddp\.use_megatron_fsdp=true is recorded but not available yet") as caught:
+        require_valid(resolved)
+    says(str(caught.value), off)
+    require_valid(run(off, recipe=name, world_size=None, device="cuda"))
+    require_valid(run(recipe=name, world_size=None, device="cpu"))

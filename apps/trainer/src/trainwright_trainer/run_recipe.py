@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.recipes.words import Command, UsageError, parse, wants_help
-from trainwright_trainer import dry_run, environment, rehearse
+from trainwright_trainer import dry_run, environment, plan, rehearse
 from trainwright_trainer.help_text import help_text
 from trainwright_trainer.one_voice import tell_once
 from trainwright_trainer.outcome import one_line, told
@@ -44,6 +44,8 @@ def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
     here = place()
     with refusal_for_launcher(here):
         command = parse(words)
+        if command.rehearse:
+            rehearse.refuse_started_ranks(here)
         resolved = _resolve(command, here.world_size)
         run_dir = _run_dir(command, resolved)
         installed = environment.install(resolved.config.env_vars, anew=own_process and not command.dry_run)
@@ -52,12 +54,12 @@ def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
             lines = [*spoken(resolved), *(environment.dumped(resolved, installed) if command.dump_env else ())]
             print(*lines, sep="\n", end="\n" * bool(lines), file=sys.stderr)
         if command.rehearse:
-            return rehearse.rehearse(command, resolved, here)
-        if command.dry_run:
+            return rehearse.rehearse(command, resolved)
+        if command.dry_run and not command.plan:  # a plan is about other machines than this one
             check(resolved, run_dir)
     if command.dry_run:
         if here.rank == 0:
-            dry_run.show(resolved)
+            plan.show(resolved) if command.plan else dry_run.show(resolved)
         return 0
 
     from trainwright.runner.run import run
@@ -70,7 +72,7 @@ def check(resolved: ResolvedRun, run_dir: Path | None) -> None:
     from trainwright.runner import directory, preflight
 
     run_dir = directory.locate(resolved, run_dir)
-    preflight.check(directory.with_paths(resolved.config, run_dir), run_dir)
+    preflight.check(directory.with_paths(resolved.config, run_dir), run_dir, only_look=True)
 
 
 @contextmanager
@@ -108,8 +110,8 @@ def _in_short(resolved: ResolvedRun) -> Iterator[str]:
 def _resolve(command: Command, started: int) -> ResolvedRun:
     """The configuration for as many ranks as were started; a dry run and a rehearsal may be about another number.
 
-    What is rehearsed runs on GPUs unless somebody says otherwise. A recipe that is known to be invalid is for looking
-    at and for rehearsing only.
+    What is planned or rehearsed runs on GPUs unless somebody says otherwise. A recipe that is known to be invalid is
+    for looking at and for rehearsing only.
     """
     of_another = command.dry_run or command.rehearse
     if not of_another:
@@ -118,7 +120,7 @@ def _resolve(command: Command, started: int) -> ResolvedRun:
     from trainwright.recipes import resolve
     from trainwright.recipes.known_invalid import require_valid
 
-    automatic = "cuda" if command.rehearse else auto_device()
+    automatic = "cuda" if command.rehearse or command.plan else auto_device()
     resolved = resolve(
         command.selection,
         command.overrides,

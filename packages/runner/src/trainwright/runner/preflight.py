@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from trainwright.recipes.config.running import CheckpointConfig
 
 
-def check(config: ConfigContainer, run_dir: Path) -> bool:
+def check(config: ConfigContainer, run_dir: Path, *, only_look: bool = False) -> bool:
     """Refuse what would be refused later, when a job has waited for its nodes. Writes nothing, imports no torch.
 
-    `config` has its paths filled in (`directory.with_paths`). Returns whether there is anything left to train.
+    `config` has its paths filled in (`directory.with_paths`). `only_look`: a dry run, which may look at what no run
+    starts with. Returns whether there is anything left to train.
 
     Raises:
         RunRefused: the run directory, the data, a checkpoint or a package that is asked for cannot be used.
@@ -27,7 +28,8 @@ def check(config: ConfigContainer, run_dir: Path) -> bool:
     from trainwright.datasets import check_data
     from trainwright.runner.telemetry import weights_and_biases
 
-    refuse_what_is_only_recorded(config)
+    if not only_look:
+        refuse_what_is_only_recorded(config)
     directory.check(run_dir, config)
     if finished(config):
         return False

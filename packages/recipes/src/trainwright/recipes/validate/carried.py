@@ -1,6 +1,6 @@
 """Fields that this version records without acting on them: a recipe may bring them, nobody can type them."""
 
-from trainwright.recipes.carried import CARRIED, RECORDED, off
+from trainwright.recipes.carried import CARRIED, RECORDED, REFUSED, off
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.validate.plan import Plan
@@ -26,4 +26,14 @@ def what_is_left_out_is_named(plan: Plan) -> None:
         plan.draft.warn(f"recorded, but not acted on by this version: {listed}")
 
 
-RULES = (recorded_fields_are_not_typed, what_is_left_out_is_named)
+def what_no_run_starts_with_is_named(plan: Plan) -> None:
+    """To look at such a recipe is allowed, and so is to rehearse it."""
+    for path in REFUSED:
+        if plan.device == "cuda" and path in plan.draft.values and plan.draft[path] != off(path):
+            plan.draft.warn(
+                f"{path}={show(plan.draft[path])} is recorded but not available yet, and no run on GPUs starts with "
+                f"it; {path}={show(off(path))} trains without"
+            )
+
+
+RULES = (recorded_fields_are_not_typed, what_is_left_out_is_named, what_no_run_starts_with_is_named)

@@ -30,11 +30,13 @@ def test_every_convenience_flag_sets_its_field_under_every_spelling(flag, joined
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.names[-1])
 def test_long_flags_take_dashes_and_underscores(option):
-    value = [] if option.metavar is None else ["cpu"]
+    value = [] if option.metavar is None else ["2" if option.sets == "ranks" else "cpu"]
+    beside = {"plan": ["--dry-run"], "ranks": ["--rehearse"]}.get(option.sets, [])
     for name in option.names:
         if name.startswith("--"):
             body = name[2:]
-            assert parse([f"--{body.replace('-', '_')}", *value]) == parse([f"--{body.replace('_', '-')}", *value])
+            dashes, underscores = f"--{body.replace('_', '-')}", f"--{body.replace('-', '_')}"
+            assert parse([underscores, *value, *beside]) == parse([dashes, *value, *beside])
 
 
 def test_overrides_stand_anywhere_and_keep_their_order_and_text():

@@ -53,6 +53,11 @@ def save(path: Path, text: str) -> None:
 
 def summary(resolved: ResolvedRun) -> list[str]:
     """Lines that say how large the run is, and what made it differ from its recipe."""
+    return [f"{name:<10}  {text}" for name, text in described(resolved).items()]
+
+
+def described(resolved: ResolvedRun) -> dict[str, str]:
+    """The same by name: what the run is, how it is laid out, how large it is."""
     from trainwright.recipes import estimate
 
     size, model, train = estimate(resolved), resolved.config.model, resolved.config.train
@@ -65,7 +70,7 @@ def summary(resolved: ResolvedRun) -> list[str]:
         grid += f", EP {model.expert_model_parallel_size}, ETP {model.expert_tensor_parallel_size}"
     active = f", {size.active_parameters:,} of them for each token" if model.num_moe_experts is not None else ""
     typed = [f"{field} ({source})" for field, source in resolved.sources.items() if source.startswith(("flag", "over"))]
-    rows = {
+    return {
         "recipe": f"{resolved.recipe}, {resolved.mode}, {resolved.step_func}" + ", canonical" * resolved.canonical,
         "ranks": f"{resolved.world_size} on {resolved.device}: {grid}",
         "changed": ", ".join(typed) or "nothing",
@@ -73,10 +78,11 @@ def summary(resolved: ResolvedRun) -> list[str]:
         f"{resolved.num_microbatches:,} micro-batches of {train.micro_batch_size} on each rank",
         "samples": f"{size.samples:,}",
         "tokens": f"{size.tokens:,}",
+        "operations": f"{size.operations_per_update:.4g} model FLOPs in an update, "
+        f"{size.operations_per_update / resolved.world_size:.4g} on each rank",
         "parameters": f"{size.parameters:,}{active}, {held.parameters:,} on the fullest rank",
         "trainable": size.trainable,
         "memory": f"{binary(held.total)} on the fullest rank: {binary(held.weights)} weights, "
         f"{binary(held.gradients)} gradients, {binary(held.optimizer)} optimizer, {binary(held.activations)} "
         "activations; libraries come on top",
     }
-    return [f"{name:<10}  {text}" for name, text in rows.items()]

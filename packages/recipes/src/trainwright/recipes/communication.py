@@ -176,8 +176,10 @@ def _pipeline(share: Share, stage: int) -> float:
 
 def _data_parallel(resolved: ResolvedRun, vocabulary: int, each: Widths, stage: int) -> Iterator[Traffic]:
     """Gradients are reduced, and with the distributed optimizer only to each rank's share, whose weights are then
-    gathered. Fully sharded, weights are gathered for every forward and backward pass instead, and gradients reduced
-    after each."""
+    gathered; `dist_muon` reduces all of them, and gathers its matrices.
+
+    Fully sharded, weights are gathered for every forward and backward pass instead, and gradients reduced after each.
+    """
     config = resolved.config
     found, matrices = stage_parameters(config.model, vocabulary)[stage], stage_matrices(config.model)[stage]
     if config.peft is not None:
@@ -192,6 +194,8 @@ def _data_parallel(resolved: ResolvedRun, vocabulary: int, each: Widths, stage: 
             yield Traffic(kind, how, group, (2 * weights + gradients) * resolved.num_microbatches)
         elif config.optimizer.use_distributed_optimizer:
             yield Traffic(kind, "reduce-scatter, all-gather", group, gradients + weights)
+        elif config.optimizer.optimizer == "dist_muon":
+            yield Traffic(kind, "all-reduce, all-gather", group, 2 * gradients + weights)
         else:
             yield Traffic(kind, "all-reduce", group, 2 * gradients)
 

@@ -9,6 +9,7 @@ from trainwright.recipes.memory import Memory, stage_memory
 from trainwright.recipes.packing import row_length
 from trainwright.recipes.parameters import active_parameters, whole_model
 from trainwright.recipes.pipeline import ResolvedRun
+from trainwright.recipes.published import published_vocabulary
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Estimate:
 
 
 def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimate:
-    """Sizes of a run. `vocab_size` is the tokenizer's, needed where `model.vocab_size` is null.
+    """Sizes of a run. `vocab_size` is the tokenizer's, needed where `vocabulary_of` cannot know it.
 
     Raises ConfigError where the vocabulary is unknown.
     """
@@ -63,11 +64,15 @@ def estimate(resolved: ResolvedRun, *, vocab_size: int | None = None) -> Estimat
 
 
 def vocabulary_of(resolved: ResolvedRun, vocab_size: int | None = None) -> int:
-    """Tokens before padding: the model's, else `vocab_size`. Raises ConfigError where neither is known."""
-    vocabulary = resolved.config.model.vocab_size or vocab_size
+    """Tokens before padding: the model's, else `vocab_size`, else the published model's whose tokenizer is named.
+
+    Raises ConfigError where none is known.
+    """
+    model, tokenizer = resolved.config.model, resolved.config.tokenizer
+    vocabulary = model.vocab_size or vocab_size or published_vocabulary(tokenizer.tokenizer_model)
     if vocabulary is None:
         raise ConfigError(
-            f"the number of parameters depends on the vocabulary, which only the "
-            f"{resolved.config.tokenizer.tokenizer_type}'s file tells; set model.vocab_size to know it beforehand"
+            f"the number of parameters depends on the vocabulary, which only the {tokenizer.tokenizer_type}'s "
+            f"file tells; set model.vocab_size to know it beforehand"
         )
     return vocabulary

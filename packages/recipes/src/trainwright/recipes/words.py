@@ -48,6 +48,12 @@ RUNNING = (
     Option(("--device",), "device", "|".join(DEVICES), "auto takes a GPU where there is one"),
     Option(("--deterministic",), "deterministic", None, "kernels whose results repeat bit for bit"),
     Option(("--dry-run",), "dry_run", None, "resolve, check, print the configuration; train nothing"),
+    Option(
+        ("--plan",),
+        "plan",
+        None,
+        "with --dry-run: what ranks of the whole topology need",
+    ),
     Option(("--rehearse",), "rehearse", None, "train a shrunk copy for a few updates on CPU ranks of this machine"),
     Option(("--ranks",), "ranks", "N", "with --rehearse: how many of them; 2 where nothing is said"),
     Option(("--dump-env",), "dump_env", None, "print the environment, secrets hidden, then go on"),
@@ -70,6 +76,7 @@ class Command:
     device: Device
     deterministic: bool
     dry_run: bool
+    plan: bool
     dump_env: bool
     rehearse: bool
     ranks: int
@@ -127,10 +134,17 @@ def _command(given: dict[str, str], overrides: list[str]) -> Command:
         device=cast(Device, device),
         deterministic="deterministic" in given,
         dry_run="dry_run" in given,
+        plan=_plan(given),
         dump_env="dump_env" in given,
         rehearse="rehearse" in given,
         ranks=_ranks(given),
     )
+
+
+def _plan(given: dict[str, str]) -> bool:
+    if "plan" in given and ("dry_run" not in given or "rehearse" in given):
+        raise UsageError("--plan belongs to --dry-run: it plans the run at its full size and trains nothing")
+    return "plan" in given
 
 
 def _ranks(given: dict[str, str]) -> int:

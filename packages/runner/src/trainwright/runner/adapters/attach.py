@@ -37,10 +37,13 @@ class Held:
     module: Any
 
 
-def attach(chunks: Sequence[torch.nn.Module], config: ConfigContainer, peft: PeftConfig) -> None:
+def attach(
+    chunks: Sequence[torch.nn.Module], config: ConfigContainer, peft: PeftConfig, *, alone: bool = False
+) -> None:
     """Freeze this rank's model chunks, and give the layers that `peft` targets what is trained.
 
-    Collective: every rank calls it. Raises ConfigError for patterns that match nothing.
+    Collective: every rank calls it; `alone` is for a rank without the others, which are then not asked what they have.
+    Raises ConfigError for patterns that match nothing.
     """
     from megatron.core.utils import unwrap_model
 
@@ -52,7 +55,8 @@ def attach(chunks: Sequence[torch.nn.Module], config: ConfigContainer, peft: Pef
             if held.path in wanted:
                 found.add(held.path)
                 _give(held, wanted[held.path], config, peft)
-    require_all(set(wanted), found)
+    if not alone:
+        require_all(set(wanted), found)
 
 
 def freeze(chunk: Any) -> None:

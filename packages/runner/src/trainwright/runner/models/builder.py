@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from trainwright.runner.models.language_model import LanguageModel
 
 
-def build_model(config: ConfigContainer, *, vocab_size: int) -> list[MegatronModule]:
+def build_model(config: ConfigContainer, *, vocab_size: int, initialize: bool = True) -> list[MegatronModule]:
     """This rank's model chunks, one for each virtual pipeline stage, initialized and in their training type.
 
     `vocab_size` counts the tokenizer's tokens, before padding. torch.distributed and Megatron Core's parallel state
-    are initialized before, and its parallel random streams seeded. Not wrapped for data parallelism. Raises
-    `ValueError` for what Megatron Core refuses.
+    are initialized before, and its parallel random streams seeded. Not wrapped for data parallelism. Without
+    `initialize` weights hold whatever their memory holds, and are on PyTorch's default device, `meta` for instance.
+    Raises `ValueError` for what Megatron Core refuses.
     """
     from megatron.core.transformer.module import Float16Module
 
     megatron_config = transformer_config(config)
+    if not initialize:
+        # Layers then ask PyTorch for its default device, and write nothing into their weights.
+        megatron_config.use_cpu_initialization = True
+        megatron_config.perform_initialization = False
     chunks = range(config.model.virtual_pipeline_model_parallel_size or 1)
     models = [_build_chunk(config.model, megatron_config, vocab_size, chunk) for chunk in chunks]
     if megatron_config.fp16 or megatron_config.bf16:

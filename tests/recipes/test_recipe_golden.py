@@ -19,6 +19,7 @@ RECIPES = tuple(
         "qwen3_30b_a3b_pretrain",
         "gpt_oss_20b_pretrain",
         "deepseek_v3_pretrain",
+        "moonlight_16b_peft",
     )
 )
 DEVICES: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")

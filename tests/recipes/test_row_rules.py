@@ -1,6 +1,5 @@
 """What rows of text and packing refuse, derive and warn of."""
 
-import dataclasses
 import math
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from recipes_runs import GPT, LLAMA, PACKED, SFT, refusal, run, says, value
 
 from trainwright.recipes import ConfigError, Selection, resolve, shaping_differences
-from trainwright.recipes.library import find_recipe
 from trainwright.recipes.packing import alignment
 
 TP, CP, SP = "model.tensor_model_parallel_size", "model.context_parallel_size", "model.sequence_parallel"
@@ -141,16 +139,6 @@ def test_a_setting_that_nothing_reads_is_named(
 def test_an_escape_that_the_shell_left_alone_is_named() -> None:
     (warning,) = run(r"dataset.preprocessing.separator='\n'", recipe=SFT).warnings
     says(warning, "a backslash and a letter", """$'dataset.preprocessing.separator="\\n"'""")
-
-
-def test_a_model_that_mixes_packed_sequences_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = find_recipe(PACKED)
-    assert recipe is not None
-    monkeypatch.setattr("trainwright.recipes.selection.find_recipe", lambda _: dataclasses.replace(recipe, packs=False))
-    in_batch = ("dataset.enable_offline_packing=false", IN_BATCH, "train.micro_batch_size=2")
-    for words in ((), in_batch):
-        says(refusal(*words, recipe=PACKED), "llama32_1b does not keep packed sequences apart")
-    assert run("dataset.enable_offline_packing=false", recipe=PACKED).config
 
 
 def test_the_loss_is_a_mean_over_all_learnt_tokens() -> None:

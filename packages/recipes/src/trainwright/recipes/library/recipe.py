@@ -28,8 +28,6 @@ class Recipe:
     """A benchmark recipe owns its dataset and refuses `--dataset`."""
     known_invalid: str | None = None
     """Why the public recipe cannot run as it stands; null where it can."""
-    packs: bool = True
-    """Its model keeps packed sequences apart (THD attention)."""
     own: bool = False
     """Ours: no public recipe has this name."""
 

@@ -7,17 +7,12 @@ OFFLINE, IN_BATCH = "dataset.enable_offline_packing=true", "dataset.enable_in_ba
 
 
 def packing_is_one_of_two(plan: Plan) -> None:
-    """Rows are packed before training or when a batch is collated, and never where the model mixes sequences."""
+    """Rows are packed before training or when a batch is collated."""
     dataset = plan.config.dataset
     if dataset.enable_offline_packing and dataset.enable_in_batch_packing:
         raise ConfigError(
             "dataset.enable_offline_packing and dataset.enable_in_batch_packing exclude each other; "
             "set one of them to false"
-        )
-    if (dataset.enable_offline_packing or dataset.enable_in_batch_packing) and not plan.recipe.packs:
-        raise ConfigError(
-            f"{OFFLINE if dataset.enable_offline_packing else IN_BATCH}: {plan.recipe.stem} does not keep packed "
-            f"sequences apart; leave it out"
         )
 
 

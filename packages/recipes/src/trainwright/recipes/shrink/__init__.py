@@ -89,7 +89,15 @@ def shrink(full: ResolvedRun, ranks: int, folder: str) -> Rehearsal:
     validate(Plan(config, draft, ranks, "cpu", recipe))
     generated = config.dataset.dataset_root == rows_folder(smaller)
     return Rehearsal(
-        run=replace(full, config=config, world_size=ranks, device="cpu", sources=dict(draft.sources), canonical=False),
+        run=replace(
+            full,
+            config=config,
+            world_size=ranks,
+            device="cpu",
+            sources=dict(draft.sources),
+            canonical=False,
+            known_invalid=None,
+        ),
         full=full,
         shrunk=smaller.shrunk,
         unchecked=tuple(dict.fromkeys(smaller.unchecked)),

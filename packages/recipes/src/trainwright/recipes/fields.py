@@ -2,7 +2,7 @@
 
 import typing
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from trainwright.recipes import catalogue
@@ -53,6 +53,7 @@ def may_be_null(path: str) -> bool:
     return type(None) in typing.get_args(annotation)
 
 
+@lru_cache(maxsize=4096)
 def split_path(path: str) -> tuple[str, str]:
     """The innermost section that `path` goes through, and what is left of it: empty for a section itself."""
     section, _, field = path.partition(".")

@@ -260,4 +260,5 @@ def _stacked(groups: list[Factors], members: int) -> Factors:
     experts = [groups[begin : begin + members] for begin in range(0, len(groups), members)]
     a = torch.stack([torch.cat([one.a for one in expert]) for expert in experts])
     b = torch.stack([torch.block_diag(*(one.b for one in expert)) for expert in experts])
-    return Factors(a, b)
+    lengths = [[one.magnitude for one in expert if one.magnitude is not None] for expert in experts]
+    return Factors(a, b, torch.stack([torch.cat(expert) for expert in lengths]) if lengths[0] else None)

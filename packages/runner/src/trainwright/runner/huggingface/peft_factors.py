@@ -100,10 +100,11 @@ def _part(
             lengths[..., theirs.rows] = _magnitude(theirs, found)
     a, b, rank = first.a, whole[..., rows, :], first.a.size(-2)
     own = slice(number * dim, (number + 1) * dim)
+    magnitude = None if lengths is None else lengths[..., rows]
     if rank == dim:
-        return Factors(a, b, None if lengths is None else lengths[..., rows])
+        return Factors(a, b, magnitude)
     if len(layer.theirs) == 1 and rank == dim * len(parts) and b[..., own].count_nonzero() == b.count_nonzero():
-        return Factors(a[..., own, :], b[..., own])
+        return Factors(a[..., own, :], b[..., own], magnitude)
     raise RunRefused(f"{sources[0].name} has rank {rank} and not {dim}; adapters have one rank here (peft.dim)")
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_it_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, *WORDS], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_tokenizer_that_cannot_be_fetched_here_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """The machines that train may have it; a file that is named and is not there is one."""
+    os.environ.update(HF_HUB_OFFLINE="1", HF_HOME="no-cache")
+    words = ["--recipe", "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config", "--device", "cuda", "--dry-run"]
+    with patch("huggingface_hub.snapshot_download", side_effect=OSError("no way to the hub")):
+        assert main(words) == 0
+        assert main([*words, "tokenizer.tokenizer_model=/no/such/folder"]) == 2
+    told = capsys.readouterr().err
+    assert "warning: the data was not checked: tokenizer.tokenizer_model: Qwen/Qwen3-30B-A3B is no local folder" in told
+    assert "parameters  30,532,122,624" in told
 
 
 def test_only_rank_zero_prints_and_writes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,13 +50,13 @@ def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
         run_dir = _run_dir(command, resolved)
         installed = environment.install(resolved.config.env_vars, anew=own_process and not command.dry_run)
         resolved = environment.as_it_is(resolved, installed)
-        if here.rank == 0:
-            lines = [*spoken(resolved), *(environment.dumped(resolved, installed) if command.dump_env else ())]
-            print(*lines, sep="\n", end="\n" * bool(lines), file=sys.stderr)
+        say(spoken(resolved), here)
+        if command.dump_env:
+            say(environment.dumped(resolved, installed), here)
         if command.rehearse:
             return rehearse.rehearse(command, resolved)
         if command.dry_run and not command.plan:  # a plan is about other machines than this one
-            check(resolved, run_dir)
+            say(check(resolved, run_dir), here)
     if command.dry_run:
         if here.rank == 0:
             plan.show(resolved) if command.plan else dry_run.show(resolved)
@@ -67,12 +67,19 @@ def run_recipe(words: Sequence[str], *, own_process: bool = False) -> int:
     return run(resolved, run_dir=run_dir, deterministic=command.deterministic)
 
 
-def check(resolved: ResolvedRun, run_dir: Path | None) -> None:
-    """What a run would find out about this machine before its ranks meet."""
+def check(resolved: ResolvedRun, run_dir: Path | None) -> Iterator[str]:
+    """What a run would find out about this machine before its ranks meet; a line for what cannot be told here.
+
+    A tokenizer that cannot be fetched here may be in the cache of the machines that train.
+    """
+    from trainwright.datasets.errors import NotFetched
     from trainwright.runner import directory, preflight
 
     run_dir = directory.locate(resolved, run_dir)
-    preflight.check(directory.with_paths(resolved.config, run_dir), run_dir, only_look=True)
+    try:
+        preflight.check(directory.with_paths(resolved.config, run_dir), run_dir, only_look=True)
+    except NotFetched as error:
+        yield f"run-recipe: warning: the data was not checked: {one_line(error)}"
 
 
 @contextmanager
@@ -87,6 +94,13 @@ def refusal_for_launcher(here: Place) -> Iterator[None]:
         if isinstance(code, int):
             tell_launcher(here, exit_code=code, reason=one_line(error), session_id=None, step=None)
         raise
+
+
+def say(lines: Iterable[str], here: Place) -> None:
+    """Print lines to stderr, on one rank of all."""
+    for line in lines:
+        if here.rank == 0:
+            print(line, file=sys.stderr)
 
 
 def spoken(resolved: ResolvedRun) -> Iterator[str]:

@@ -10,9 +10,8 @@ from trainwright.recipes.hardware import GPUS, Gpu
 from trainwright.recipes.library import Recipe
 from trainwright.recipes.memory import Memory, stage_memory
 from trainwright.recipes.pipeline import ResolvedRun
-from trainwright.recipes.published import published_vocabulary
 from trainwright.recipes.selection import find
-from trainwright.recipes.sizes import estimate
+from trainwright.recipes.sizes import estimate, vocabulary_of
 
 GIBIBYTE = 2**30
 
@@ -106,14 +105,13 @@ def _batch(resolved: ResolvedRun) -> Iterator[tuple[str, str]]:
 
 def _sizes(resolved: ResolvedRun, gpu: Gpu | None) -> Iterator[tuple[str, str]]:
     config = resolved.config
-    published = published_vocabulary(config.tokenizer.tokenizer_model)
     try:
-        size = estimate(resolved, vocab_size=published)
+        size, vocabulary = estimate(resolved), vocabulary_of(resolved)
     except ConfigError as error:
         yield "parameters", str(error)
         return
     active = f", {size.active_parameters:,} of them for each token" if config.model.num_moe_experts else ""
-    source = f" (the vocabulary of {published:,} is the published one)" if config.model.vocab_size is None else ""
+    source = f" (the vocabulary of {vocabulary:,} is the published one)" if config.model.vocab_size is None else ""
     yield "parameters", f"{size.parameters:,}{active}{source}"
     yield "trainable", size.trainable
     yield "tokens", f"{size.tokens_per_update:,} per step, {size.tokens:,} in all"
@@ -122,7 +120,6 @@ def _sizes(resolved: ResolvedRun, gpu: Gpu | None) -> Iterator[tuple[str, str]]:
         "operations",
         f"{size.operations_per_update:.4g} model FLOPs per step, {size.operations_per_update / ranks:.4g} per rank",
     )
-    vocabulary = config.model.vocab_size or published or 0
     stages = stage_memory(resolved, vocabulary, two_layouts=gpu is not None and gpu.two_layouts)
     yield "memory", _memory(max(stages, key=lambda one: one.total), len(stages), gpu)
 

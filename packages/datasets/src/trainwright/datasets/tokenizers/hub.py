@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trainwright.datasets.errors import DataError
+from trainwright.datasets.errors import NotFetched
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 FILES = (
@@ -32,7 +32,7 @@ def from_hub(name: str) -> Path:
     Several processes may ask at once: the hub's library locks. With `HF_HUB_OFFLINE=1` only the cache is looked at.
 
     Raises:
-        DataError: they are neither in the cache nor to be had from the hub.
+        NotFetched: they are neither in the cache nor to be had from the hub.
     """
     from huggingface_hub import constants, snapshot_download
 
@@ -41,7 +41,7 @@ def from_hub(name: str) -> Path:
     except Exception as error:  # requests, the hub and the file system each have errors of their own
         offline = " (HF_HUB_OFFLINE is set)" if constants.HF_HUB_OFFLINE else ""
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError(
+        raise NotFetched(
             f"tokenizer.tokenizer_model: {name} is no local folder, is not in the cache {constants.HF_HUB_CACHE}, and "
             f"cannot be fetched from the hub{offline}: {reason}"
         ) from error

@@ -3,7 +3,7 @@
 import pytest
 from recipes_runs import refusal, run, says
 
-from trainwright.recipes import ConfigError, Selection
+from trainwright.recipes import ConfigError, Selection, resolve
 from trainwright.recipes.benchmarks import benchmarks, find_benchmark
 from trainwright.recipes.collisions import COLLISIONS
 from trainwright.recipes.known_invalid import require_valid
@@ -48,6 +48,33 @@ def test_a_benchmark_says_what_it_does_not_do(
     options: dict[str, object], words: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
     says(refusal(*words, **{"recipe": BENCHMARK, "world_size": 8, "device": "cuda"} | options), *parts)
+
+
+@pytest.mark.parametrize("recipe", [one for one in benchmarks() if one.task == "peft"], ids=lambda recipe: recipe.name)
+def test_adapters_of_a_benchmark_are_lora(recipe: Recipe) -> None:
+    """Whichever word asks for DoRA, the line names the library recipe that takes either, and that one does."""
+    assert run(recipe=recipe.name, world_size=None, device="cuda").mode == "lora"
+    with pytest.raises(ConfigError) as caught:
+        resolve(Selection(recipe=recipe.name, mode="dora"), [], world_size=None, device="cuda")
+    says(str(caught.value), "fixed LoRA", "--recipe llama3_70b_peft_config --mode dora")
+    says(refusal("peft.scheme=dora", recipe=recipe.name, world_size=None, device="cuda"), "fixed LoRA")
+    library = Selection(recipe="llama3_70b_peft_config", mode="dora")
+    assert resolve(library, [], world_size=None, device="cuda").mode == "dora"
+
+
+@pytest.mark.parametrize(
+    ("selection", "says_so"),
+    [
+        (Selection(recipe=BENCHMARK, mode="sft"), "--mode sft contradicts"),
+        (Selection(recipe=BENCHMARK, model="llama3_8b"), "both were given"),
+        (Selection(recipe=BENCHMARK, step_func="vlm_step"), "--step-func vlm_step is not available yet"),
+        (Selection(model="llama3_8b_pretrain_8gpu_h100_bf16", mode="pretrain"), "no such recipe"),
+    ],
+)
+def test_a_benchmark_is_selected_by_the_rules_of_all(selection: Selection, says_so: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(selection, [], world_size=None, device="cuda")
+    says(str(caught.value), says_so)
 
 
 def names_of_both() -> set[str]:

@@ -8,6 +8,12 @@ from recipes_runs import refusal, run, says
 from trainwright.recipes import ConfigError, ResolvedRun, Selection, resolve
 
 PEFT, SFT = "llama32_1b_peft_config", "llama32_1b_sft_config"
+SPLIT_EXPERTS = (
+    "model.tensor_model_parallel_size=2",
+    "model.sequence_parallel=true",
+    "model.expert_model_parallel_size=1",
+    "model.expert_tensor_parallel_size=2",
+)
 
 
 def selected(*words: str, mode: str | None = None, recipe: str | None = None, model: str | None = None) -> ResolvedRun:
@@ -58,6 +64,11 @@ def test_another_scheme_changes_nothing_else() -> None:
         ({"recipe": PEFT}, ("peft.targets=[linear_qkv]",), ("peft has no field 'targets'",)),
         ({"recipe": PEFT}, ("optimizer.optimizer=dist_muon",), ("whole weight matrices", "optimizer.optimizer=adam")),
         ({"recipe": PEFT}, ("model.qk_clip=true",), ("model.qk_clip=true scales weights",)),
+        (
+            {"recipe": "qwen3_30b_a3b_peft_config"},
+            ("peft.target_modules=[linear_fc1]", "peft.dropout=0.1", *SPLIT_EXPERTS),
+            ("decoder.layers.0.mlp.experts.linear_fc1", "model.expert_tensor_parallel_size=1"),
+        ),
         (
             {"recipe": "moonlight_16b_peft_config"},
             ("model.moe_router_bias_update_rate=0.1",),

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tests.runner.family_reference import MODELS
 from tests.runner.small_models import LLAMA, VOCABULARY, configuration, positions, start_groups, tokens
 
+from trainwright.runner.adapters.linear import split_of
 from trainwright.runner.adapters.rows import Rows
+from trainwright.runner.errors import RunRefused
 from trainwright.runner.testing import run_ranks
 
 pytestmark = pytest.mark.distributed
@@ -152,3 +154,57 @@ def _off(chunk: Any) -> float:
 
 def test_a_layer_computes_what_the_merged_matrix_does():
     assert max(run_ranks(outputs, 1)[0].values()) < 1e-5
+
+
+class TELayerNormColumnParallelLinear(torch.nn.Module):
+    """Stands for Transformer Engine's layer of this name, which there is on a GPU alone: a norm, then a product."""
+
+    def __init__(self, normalization: str, zero_centered_gamma: bool) -> None:
+        super().__init__()
+        self.normalization, self.zero_centered_gamma, self.eps = normalization, zero_centered_gamma, 1e-5
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(6, 8)), torch.nn.Parameter(torch.randn(6))
+        self.layer_norm_weight = torch.nn.Parameter(torch.randn(8))
+        self.layer_norm_bias = torch.nn.Parameter(torch.randn(8)) if normalization == "LayerNorm" else None
+        self.parallel_mode, self.sequence_parallel, self.te_return_bias = "column", False, False
+        self._tp_group = torch.distributed.group.WORLD
+
+    def normed(self, x: torch.Tensor) -> torch.Tensor:
+        centered = x - x.mean(-1, keepdim=True) if self.normalization == "LayerNorm" else x
+        unit = centered / (centered.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        scaled = unit * (self.layer_norm_weight + (1 if self.zero_centered_gamma else 0))
+        return scaled if self.layer_norm_bias is None else scaled + self.layer_norm_bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.normed(x) @ self.weight.t() + self.bias
+
+
+def outputs_behind_a_norm() -> float:
+    """How far a layer with a norm in it is from the formula."""
+    from trainwright.recipes.config.peft import PeftConfig
+    from trainwright.runner.adapters.adapter import Adapter
+
+    torch.distributed.init_process_group("gloo")
+    worst = 0.0
+    for normalization in ("LayerNorm", "RMSNorm"):
+        for zero_centered in (False, True):
+            layer = TELayerNormColumnParallelLinear(normalization, zero_centered)
+            adapter = Adapter(layer, Rows({"linear_fc1": 6}), ("linear_fc1",), PeftConfig(dim=2, alpha=4))
+            for parameter in adapter.parameters():
+                torch.nn.init.normal_(parameter)
+            x, part = torch.randn(5, 8), adapter.part("linear_fc1")
+            wanted = layer.normed(x) @ (layer.weight + 2 * part.lora_b @ part.lora_a).t() + layer.bias
+            worst = max(worst, (adapter(layer, x, layer(x)) - wanted).abs().max().item())
+    return worst
+
+
+def test_an_adapter_of_a_layer_with_a_norm_sees_what_the_norm_gives():
+    assert run_ranks(outputs_behind_a_norm, 1)[0] < 1e-4
+
+
+class TEGroupedLinear(torch.nn.Module):
+    """Stands for Transformer Engine's layer of all experts."""
+
+
+def test_a_layer_of_all_experts_is_refused_with_the_word_that_has_them_one_by_one():
+    with pytest.raises(RunRefused, match=r"model\.moe_grouped_gemm=false"):
+        split_of(TEGroupedLinear())

@@ -80,15 +80,14 @@ def test_kill_9_costs_no_more_than_what_came_after_the_last_checkpoint(root, wor
     assert training.curve(run_dir) == training.curve(uninterrupted())
 
 
-def test_a_run_goes_on_at_another_topology_with_its_base_elsewhere(root, words, base, uninterrupted, tmp_path):
-    run_dir, moved = tmp_path / "run", tmp_path / "elsewhere"
-    shutil.copytree(base, moved)
+def test_a_run_goes_on_at_another_topology(root, words, uninterrupted, tmp_path):
+    run_dir = tmp_path / "run"
     interrupted("SIGTERM 3", root, run_dir, *words)
-    training.run(2, run_dir, root, *words, *TP2, f"checkpoint.pretrained_checkpoint={moved}")
+    training.run(2, run_dir, root, *words, *TP2)
     assert training.worst(training.curve(run_dir), training.curve(uninterrupted())) < 1e-5
 
 
-def test_the_base_of_a_run_stays_the_step_that_it_was(root, words, base, uninterrupted, tmp_path):
+def test_the_base_of_a_run_stays_the_step_that_it_was_also_elsewhere(root, words, base, tmp_path):
     grown, run_dir = tmp_path / "grown", tmp_path / "run"
     shutil.copytree(base, grown)
     marker = grown / "latest_checkpointed_iteration.txt"
@@ -96,7 +95,8 @@ def test_the_base_of_a_run_stays_the_step_that_it_was(root, words, base, uninter
     here = (*words, f"checkpoint.pretrained_checkpoint={grown}")
     interrupted("SIGTERM 2", root, run_dir, *here)
     marker.write_text("2\n")
-    training.run(1, run_dir, root, *here)
+    grown = grown.rename(tmp_path / "elsewhere")
+    training.run(1, run_dir, root, *words, f"checkpoint.pretrained_checkpoint={grown}")
     _, said, _ = run_ranks(looked_into, 1, run_dir, grown)[0]
     assert said["path"] == str(grown / "iter_0000001")
 

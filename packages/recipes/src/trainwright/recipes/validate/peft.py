@@ -2,6 +2,7 @@
 
 from trainwright.recipes.adapters import adapted
 from trainwright.recipes.errors import ConfigError
+from trainwright.recipes.parameters import split_of
 from trainwright.recipes.validate.plan import Plan
 
 
@@ -36,6 +37,20 @@ def dropout_has_a_place(plan: Plan) -> None:
         draft.warn("peft.dropout_position has no effect without peft.dropout above 0")
 
 
+def dropout_knows_the_ranks_of_an_expert(plan: Plan) -> None:
+    """Ranks that share an expert have random numbers of their own, and would drop other inputs of the same tokens."""
+    peft, model = plan.config.peft, plan.config.model
+    if peft is None or peft.dropout == 0 or split_of(model).expert_tensor == 1:
+        return
+    experts = next((one.linear for one in adapted(model, peft) if one.linear.experts is not None), None)
+    if experts is not None:
+        raise ConfigError(
+            f"peft.dropout={peft.dropout} on {experts.path}: experts that are split between "
+            f"{split_of(model).expert_tensor} ranks take none; use model.expert_tensor_parallel_size=1, or "
+            "peft.exclude_modules=['*.experts.*']"
+        )
+
+
 def initial_adapter_decides(plan: Plan) -> None:
     """An adapter that a run starts from has its own A: the way to make one has nothing to do."""
     peft, draft = plan.config.peft, plan.draft
@@ -48,5 +63,6 @@ RULES = (
     adapters_are_trained_by_adam,
     frozen_matrices_are_not_clipped,
     dropout_has_a_place,
+    dropout_knows_the_ranks_of_an_expert,
     initial_adapter_decides,
 )

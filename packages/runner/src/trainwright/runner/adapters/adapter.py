@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainwright.runner.adapters.linear import bias_in_output, group_of, input_of
 from trainwright.runner.adapters.rows import Rows
 from trainwright.runner.adapters.ways import Way, way_of
 
@@ -46,7 +47,9 @@ class Adapter(torch.nn.Module):
     gradient, as the paper has it (section 4.3) and PEFT too. Dropout is of x before A, or of what B gives.
     """
 
-    def __init__(self, layer: Any, rows: Rows, parts: tuple[str, ...], peft: PeftConfig) -> None:
+    def __init__(
+        self, layer: Any, rows: Rows, parts: tuple[str, ...], peft: PeftConfig, *, of_expert: bool = False
+    ) -> None:
         super().__init__()
         self.rows, self.names, self.peft, self.way = rows, parts, peft, way_of(layer)
         self.scale = peft.alpha / peft.dim
@@ -56,7 +59,7 @@ class Adapter(torch.nn.Module):
             for kind, parameter in part.named_parameters():
                 mark(parameter, layer, self.way, kind)
             self.add_module(name, part)
-        self.in_training_stream = stream_of(layer, self.way, peft.dropout_position)
+        self.in_training_stream = stream_of(self.way, peft.dropout_position, of_expert=of_expert)
 
     def part(self, name: str) -> Part:
         """By its name."""
@@ -68,12 +71,13 @@ class Adapter(torch.nn.Module):
         group, parts = group_of(layer), self.rows.split(output)
         added = {
             name: self._drop("post", self.way.up(narrow * self.scale, self.part(name).lora_b, group))
-            for name, narrow in self._narrow(x, group).items()
+            for name, narrow in self._narrow(input_of(layer, x), group).items()
         }
         if self.peft.scheme == "lora":
             return self.rows.join(parts | {name: parts[name] + more for name, more in added.items()})
         weights = self.rows.split(layer.weight.t())
-        biases = self.rows.split(layer.bias) if has_bias_in_output(layer) else {}
+        bias_of_all = bias_in_output(layer)
+        biases = self.rows.split(bias_of_all) if bias_of_all is not None else {}
         for name, more in added.items():
             factor, bias = self._factor(name, weights[name].t(), group), biases.get(name)
             if bias is None:
@@ -135,16 +139,6 @@ class Adapter(torch.nn.Module):
             lora_a.copy_(whole)
 
 
-def group_of(layer: Any) -> Any:
-    """The ranks between which the layer is split; null where each has it whole."""
-    return getattr(layer, "tp_group", None)
-
-
-def has_bias_in_output(layer: Any) -> bool:
-    """Whether the layer adds its bias itself, and does not leave that to its caller."""
-    return getattr(layer, "bias", None) is not None and not layer.skip_bias_add
-
-
 def mark(parameter: Any, layer: Any, way: Way, kind: str) -> None:
     """Tell Megatron Core over which ranks a parameter is split, and over which its gradient is added up."""
     from megatron.core.tensor_parallel import (
@@ -160,7 +154,7 @@ def mark(parameter: Any, layer: Any, way: Way, kind: str) -> None:
     parameter.sequence_parallel = kind in way.partial
 
 
-def stream_of(layer: Any, way: Way, position: str) -> Callable[[], AbstractContextManager[Any]]:
+def stream_of(way: Way, position: str, *, of_expert: bool) -> Callable[[], AbstractContextManager[Any]]:
     """Where dropout's random numbers come from.
 
     Ranks that hold the same numbers need the same mask, and those that hold different ones different masks: Megatron
@@ -168,7 +162,7 @@ def stream_of(layer: Any, way: Way, position: str) -> Callable[[], AbstractConte
     """
     from megatron.core.tensor_parallel.random import get_cuda_rng_tracker, get_expert_parallel_rng_tracker_name
 
-    if getattr(layer, "is_expert", False):
+    if of_expert:
         return lambda: get_cuda_rng_tracker().fork(get_expert_parallel_rng_tracker_name())
     of_sequence = bool(way.partial)
     split = way.lora_a is not None if position == "pre" else way.lora_b is not None

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainwright.recipes.adapters import Adapted, Linear, adapted
 from trainwright.runner.adapters.adapter import Adapter
+from trainwright.runner.adapters.linear import split_of
 from trainwright.runner.adapters.rows import Rows
 from trainwright.runner.adapters.sharding import shard_with_adapter
 from trainwright.runner.models.layer_pattern import LAYERS_PER_BLOCK
@@ -96,7 +97,9 @@ def linear_layers(chunk: Any) -> Iterator[Held]:
 
 def _give(held: Held, one: Adapted, config: ConfigContainer, peft: PeftConfig) -> None:
     layer, linear = held.module, one.linear
-    adapter = Adapter(layer, rows_of(linear, one, layer, config.model), tuple(part.name for part in one.parts), peft)
+    split_of(layer)  # refuses what has no adapters, before anything is asked of it
+    rows, parts = rows_of(linear, one, layer, config.model), tuple(part.name for part in one.parts)
+    adapter = Adapter(layer, rows, parts, peft, of_expert=held.expert is not None)
     path = linear.path if held.expert is None else f"{linear.path} {held.expert}"
     adapter.initialize(layer, path, linear.columns, seed=config.rng.seed, std=config.model.init_method_std)
     layer.adapter = adapter

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainwright.runner.adapters.linear import group_of, split_of
+
 MARK = ".adapter."
 """What names of adapters' parameters have in them, and no others."""
 
@@ -19,9 +21,9 @@ def shard_with_adapter(layer: Any, *, halves: tuple[str, ...]) -> None:
     Megatron Core's layers would take what they do not know for whole on every rank. `halves` are parts whose rows are
     those of a gate and then as many others, of which each rank has a part of both.
     """
-    own = getattr(layer, "sharded_state_dict", None)
-    if own is None:
-        return  # a layer that is whole on every rank, and so is its adapter
+    if split_of(layer) is None:
+        return  # the layer is whole on every rank, and so is its adapter
+    own = layer.sharded_state_dict
 
     def sharded_state_dict(prefix: str = "", sharded_offsets: Any = (), metadata: Any = None) -> dict[str, Any]:
         state: dict[str, Any] = own(prefix, sharded_offsets, metadata)
@@ -34,7 +36,7 @@ def _of_adapter(layer: Any, prefix: str, offsets: Any, metadata: Any, halves: tu
     from megatron.core.transformer.mlp import apply_swiglu_sharded_factory
     from megatron.core.transformer.utils import make_sharded_tensors_for_checkpoint
 
-    way, groups = layer.adapter.way, {"tp_group": layer.tp_group, "dp_cp_group": metadata["dp_cp_group"]}
+    way, groups = layer.adapter.way, {"tp_group": group_of(layer), "dp_cp_group": metadata["dp_cp_group"]}
     split = {"lora_a": way.lora_a, "lora_b": way.lora_b, "magnitude": way.lora_b}
     state: dict[str, Any] = {}
     for name in layer.adapter.names:
@@ -44,7 +46,7 @@ def _of_adapter(layer: Any, prefix: str, offsets: Any, metadata: Any, halves: tu
         for key, tensor in made.items():
             if name in halves and not key.endswith("lora_a"):
                 made[key] = apply_swiglu_sharded_factory(
-                    tensor, offsets, tp_group=layer.tp_group, dp_group=metadata["dp_cp_group"]
+                    tensor, offsets, tp_group=groups["tp_group"], dp_group=groups["dp_cp_group"]
                 )
         state |= made
     return state

@@ -9,6 +9,7 @@ import torch
 
 from trainwright.runner.adapters.attach import measure
 from trainwright.runner.checkpoints.base import Base, require_base
+from trainwright.runner.checkpoints.folder import COMPLETE
 from trainwright.runner.checkpoints.loading import read_common, require_same_kind
 from trainwright.runner.errors import RunRefused
 
@@ -65,14 +66,24 @@ def load_base(trainer: Trainer, path: Path, recorded: Base | None, *, of: Path |
     from trainwright.runner.checkpoints.conversion import open_weights
     from trainwright.runner.checkpoints.pretrained import load_pretrained
 
-    step = trainer.resolved.config.checkpoint.ckpt_step
-    if recorded is not None and Path(recorded.path).is_relative_to(path.resolve()) and Path(recorded.path).exists():
-        path, step = Path(recorded.path), None  # of several steps the one that it was, and not the latest
+    wanted = trainer.resolved.config.checkpoint
+    step = wanted.ckpt_step if wanted.load is None else None  # else it is of what is loaded
+    if recorded is not None:
+        path, step = same_step(path, recorded, step)
     weights = open_weights(path, step)
     trainer.base = Base.of(weights, fingerprint_over_ranks(weights))
     if recorded is not None:
         require_base(recorded, weights, trainer.base.fingerprint, of=of)
     return load_pretrained(trainer, path, step)
+
+
+def same_step(path: Path, recorded: Base, step: int | None) -> tuple[Path, int | None]:
+    """Where in `path` the weights are that a checkpoint recorded: of several steps the one, and not the latest."""
+    name = Path(recorded.path).name
+    for place in (path / name, path / "checkpoints" / name):
+        if name.startswith(COMPLETE) and place.is_dir():
+            return place, None
+    return path, step
 
 
 def load_initial(trainer: Trainer, peft: PeftConfig, path: Path) -> list[str]:

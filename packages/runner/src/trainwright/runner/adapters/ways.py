@@ -26,6 +26,8 @@ from megatron.core.tensor_parallel.mappings import (
 )
 from torch import Tensor
 
+from trainwright.runner.adapters.linear import is_dispatched, sees_a_part_of_the_sequence, split_of
+
 Product = Callable[[Tensor, Tensor, Any], Tensor]
 """Of x [..., in] and a matrix [out, in], in a group of ranks."""
 
@@ -91,20 +93,17 @@ WHOLE = Way(_plain, _plain)
 WHOLE_OF_SEQUENCE = Way(_plain, _plain, partial=("lora_a", "lora_b", "magnitude"))
 
 
+WAYS = {
+    "rows": (ROWS, ROWS_OF_SEQUENCE, ROWS_OF_EXPERT),
+    "columns": (COLUMNS, COLUMNS_OF_SEQUENCE, COLUMNS_OF_EXPERT),
+    None: (WHOLE, WHOLE_OF_SEQUENCE, WHOLE),
+}
+"""What ranks share out -> with the whole sequence, with parts of it, and with dispatched tokens."""
+
+
 def way_of(layer: Any) -> Way:
-    """How this layer lies over ranks. Raises TypeError for a class of layers that is not known."""
-    from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
-
-    from trainwright.runner.models.latent_attention import WholeLinear
-
-    if isinstance(layer, WholeLinear):
-        return WHOLE_OF_SEQUENCE if layer.weight.sequence_parallel else WHOLE
-    if isinstance(layer, ColumnParallelLinear):
-        ways = (ROWS, ROWS_OF_SEQUENCE, ROWS_OF_EXPERT)
-    elif isinstance(layer, RowParallelLinear):
-        ways = (COLUMNS, COLUMNS_OF_SEQUENCE, COLUMNS_OF_EXPERT)
-    else:
-        raise TypeError(f"{type(layer).__name__} is no linear layer that an adapter knows")
-    if layer.explicit_expert_comm:
+    """How this layer lies over ranks. Raises `RunRefused` for a class of layers that is not known."""
+    ways = WAYS[split_of(layer)]
+    if is_dispatched(layer):
         return ways[2]
-    return ways[1 if layer.sequence_parallel else 0]
+    return ways[1 if sees_a_part_of_the_sequence(layer) else 0]

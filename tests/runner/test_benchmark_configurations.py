@@ -10,7 +10,6 @@ import pytest
 from trainwright.recipes import ConfigContainer, Selection, catalogue, resolve
 from trainwright.recipes.benchmarks import benchmarks
 from trainwright.recipes.carried import RECORDED
-from trainwright.recipes.library import Recipe
 from trainwright.runner import preflight
 from trainwright.runner.errors import RunRefused
 
@@ -92,17 +91,3 @@ def test_a_benchmark_with_megatron_fsdp_is_refused_before_ranks_meet(tmp_path: P
     with pytest.raises(RunRefused, match=r"ddp\.use_megatron_fsdp=true is recorded but not available yet"):
         preflight.check(on_gpus(sharded[0].name), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_benchmark_without_it_is_not() -> None:
-    def refused(recipe: Recipe, *words: str) -> bool:
-        try:
-            preflight.refuse_what_is_only_recorded(on_gpus(recipe.name, *words))
-        except RunRefused:
-            return True
-        return False
-
-    others = [recipe for recipe in RUNNABLE if "fsdp" not in recipe.name][:60:6]
-    assert not any(refused(recipe) for recipe in others if not on_gpus(recipe.name).ddp.use_megatron_fsdp)
-    sharded = next(recipe for recipe in RUNNABLE if on_gpus(recipe.name).ddp.use_megatron_fsdp)
-    assert not refused(sharded, "ddp.use_megatron_fsdp=false")

@@ -7,6 +7,8 @@ GPUs says in one line which of them it leaves out; on the CPU they are off.
 from typing import Any
 
 from trainwright.recipes import catalogue
+from trainwright.recipes.config import ConfigContainer
+from trainwright.recipes.draft import show
 from trainwright.recipes.fields import section_classes, split_path
 
 CARRIED: dict[str, tuple[str, ...]] = {
@@ -71,3 +73,15 @@ def off(path: str) -> Any:
     section, name = split_path(path)
     declared = section_classes()[section].model_fields.get(name)
     return declared.get_default(call_default_factory=True) if declared else catalogue.default(name)
+
+
+def why_refused(config: ConfigContainer) -> str | None:
+    """Why no run on GPUs starts with this configuration; null where one does, and on the CPU, where all are off."""
+    for path in REFUSED:
+        section, _, name = path.partition(".")
+        if (value := getattr(getattr(config, section), name)) != off(path):
+            return (
+                f"{path}={show(value)} is recorded but not available yet, and this recipe's memory counts on it; "
+                f"{path}={show(off(path))} trains without"
+            )
+    return None

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from trainwright.recipes.benchmarks.known_invalid import MENDED_BY
 from trainwright.recipes.build import build_config
-from trainwright.recipes.carried import REFUSED, off
+from trainwright.recipes.carried import why_refused
 from trainwright.recipes.device_layer import DeviceKind, apply_device
-from trainwright.recipes.draft import Draft, show
+from trainwright.recipes.draft import Draft
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.library import Recipe
 from trainwright.recipes.settle import settle
@@ -45,13 +45,8 @@ def _own_faults(recipe: Recipe, device: DeviceKind) -> tuple[str, ...]:
 
 
 def require_valid(resolved: ResolvedRun) -> None:
-    """Raise ConfigError for a run that resolves and must not start: see `validate_marked` and `carried.REFUSED`."""
+    """Raise ConfigError for a run that resolves and must not start: see `validate_marked` and `carried.why_refused`."""
     if resolved.known_invalid is not None:
         raise ConfigError(f"{resolved.recipe} is known to be invalid as it stands: {resolved.known_invalid}")
-    for path in REFUSED:
-        section, _, name = path.partition(".")
-        if resolved.device == "cuda" and (value := getattr(getattr(resolved.config, section), name)) != off(path):
-            raise ConfigError(
-                f"{path}={show(value)} is recorded but not available yet, and this recipe's memory counts on it; "
-                f"{path}={show(off(path))} trains without"
-            )
+    if (refusal := why_refused(resolved.config)) is not None:
+        raise ConfigError(refusal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.recipes.carried import REFUSED
+from trainwright.recipes.carried import why_refused
 from trainwright.runner import directory
 from trainwright.runner.checkpoints.folder import CheckpointFolder
 from trainwright.runner.errors import RunRefused
@@ -28,8 +28,8 @@ def check(config: ConfigContainer, run_dir: Path, *, only_look: bool = False) ->
     from trainwright.datasets import check_data
     from trainwright.runner.telemetry import weights_and_biases
 
-    if not only_look:
-        refuse_what_is_only_recorded(config)
+    if not only_look and (refusal := why_refused(config)) is not None:
+        raise RunRefused(refusal)
     directory.check(run_dir, config)
     if finished(config):
         return False
@@ -38,21 +38,6 @@ def check(config: ConfigContainer, run_dir: Path, *, only_look: bool = False) ->
     directory.require_writable(Path(str(config.checkpoint.save)), "the checkpoint folder", "checkpoint.save")
     weights_and_biases.require(config)
     return True
-
-
-def refuse_what_is_only_recorded(config: ConfigContainer) -> None:
-    """Refuse a field of a recipe that this version does not act on, and without which memory is not what it means.
-
-    Raises:
-        RunRefused: so it is.
-    """
-    for path in REFUSED:
-        section, _, name = path.partition(".")
-        if getattr(getattr(config, section), name):
-            raise RunRefused(
-                f"{path}=true is recorded but not available yet, and this recipe's memory counts on it; "
-                f"{path}=false trains without"
-            )
 
 
 def finished(config: ConfigContainer) -> bool:

@@ -81,8 +81,7 @@ class WholeLinear(torch.nn.Module):
 
     def __init__(self, config: MLATransformerConfig, width: int) -> None:
         super().__init__()
-        device = "cpu" if config.use_cpu_initialization else torch.get_default_device()
-        weight = torch.empty(width, config.hidden_size, dtype=config.params_dtype, device=device)
+        weight = torch.empty(width, config.hidden_size, dtype=config.params_dtype)
         initialize: Callable[[Tensor], Any] | None = config.init_method
         if config.perform_initialization and initialize is not None:
             initialize(weight)  # from the stream that tensor parallel ranks share

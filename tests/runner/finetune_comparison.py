@@ -25,7 +25,7 @@ from trainwright.runner.testing import run_ranks
 
 GATE = 1e-3
 """Nats, absolute, at every update."""
-WHOLE, ADAPTERS = Optimizer(), Optimizer(lr=0.01, eps=1e-5)
+WHOLE, ADAPTERS = Optimizer(eps=1e-5), Optimizer(lr=0.01, eps=1e-5)
 RANK, ALPHA = 8, 16.0
 
 
@@ -97,7 +97,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "packed beforehand": (
         "dataset.enable_offline_packing=true",
         "train.micro_batch_size=1",
-        "dataset.offline_packing_specs.packed_sequence_size=96",
+        "dataset.offline_packing_specs.packed_sequence_size=128",
         # Which topologies agree on, so that all of them have the same rows.
         "dataset.offline_packing_specs.pad_seq_to_mult=4",
     ),

@@ -160,13 +160,19 @@ class PeftAdapter:
             self.remarks.append(f"use_rslora: the scale {scales[low]:g} becomes alpha={scales[low] * settings.rank:g}")
         return scales[low]
 
+    @property
+    def _alpha(self) -> float:
+        """Of the one scale; as it is said, where that is it."""
+        alpha = self.scale * self.settings.rank
+        return self.settings.alpha if math.isclose(alpha, self.settings.alpha) else alpha
+
     @cached_property
     def peft(self) -> PeftConfig:
         """The section that means these adapters."""
         return PeftConfig(
             scheme="dora" if self.settings.dora else "lora",
             dim=self.settings.rank,
-            alpha=self.scale * self.settings.rank,
+            alpha=self._alpha,
             dropout=self.settings.dropout,
             target_modules=targets(self.model, self.layers),
         )

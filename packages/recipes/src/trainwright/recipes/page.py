@@ -14,6 +14,7 @@ from trainwright.recipes.selection import find
 from trainwright.recipes.sizes import estimate, vocabulary_of
 
 GIBIBYTE = 2**30
+OFFLOADING = ("cpu_offloading", "fine_grained_activation_offloading")
 
 
 def page(resolved: ResolvedRun) -> Iterator[tuple[str, str]]:
@@ -121,7 +122,10 @@ def _sizes(resolved: ResolvedRun, gpu: Gpu | None) -> Iterator[tuple[str, str]]:
         f"{size.operations_per_update:.4g} model FLOPs per step, {size.operations_per_update / ranks:.4g} per rank",
     )
     stages = stage_memory(resolved, vocabulary, two_layouts=gpu is not None and gpu.two_layouts)
-    yield "memory", _memory(max(stages, key=lambda one: one.total), len(stages), gpu)
+    extra = config.model.model_extra or {}
+    offloads = any(extra.get(name) for name in OFFLOADING)
+    held = "; what it would offload is counted as held" if offloads else ""
+    yield "memory", _memory(max(stages, key=lambda one: one.total), len(stages), gpu) + held
 
 
 def _memory(fullest: Memory, stages: int, gpu: Gpu | None) -> str:

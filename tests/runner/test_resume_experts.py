@@ -71,3 +71,12 @@ def test_a_run_with_experts_goes_on_between_other_ranks(start, uninterrupted, tm
     whole, resumed = uninterrupted(*(MUON if both is MUON else ())), losses(run_dir)
     assert sorted(resumed) == sorted(whole)
     assert max(abs(resumed[step] - loss) / loss for step, loss in whole.items()) < 1e-5
+
+
+def test_random_routing_goes_on_as_it_would_have(start, tmp_path):
+    """Every rank that holds experts has random numbers of its own; the same ranks continue them, to the last bit."""
+    words = (*EXPERTS, *EP2, "model.moe_router_force_load_balancing=true", "checkpoint.save_interval=5")
+    assert run_ranks(train_on, 2, 2, tmp_path / "run", start[0], *words) == [0, 0]
+    whole = losses(tmp_path / "run")
+    assert run_ranks(train_on, 2, 2, tmp_path / "run", start[0], *words, "checkpoint.ckpt_step=5") == [0, 0]
+    assert losses(tmp_path / "run") == whole

@@ -11,6 +11,7 @@ import megatron.core.optimizer  # noqa: E402
 import megatron.core.pipeline_parallel  # noqa: E402, F401
 
 import trainwright.datasets  # noqa: E402
+import trainwright.recipes.pipeline  # noqa: E402
 import trainwright.report_schema.parsers  # noqa: E402
 import trainwright.runner.checkpoints.saving  # noqa: E402
 import trainwright.runner.loop  # noqa: E402

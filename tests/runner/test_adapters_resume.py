@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 from tests.runner import adapter_training as training
@@ -10,6 +11,10 @@ from tests.runner.sft_training import train_rows
 from tests.runner.test_parallelism_families import TP2
 
 from trainwright.metrics_audit.audit import summarize
+from trainwright.recipes.config.peft import PeftConfig
+from trainwright.runner.checkpoints.base import require_base_where_needed
+from trainwright.runner.checkpoints.loading import require_same_kind
+from trainwright.runner.errors import RunRefused
 from trainwright.runner.testing import RankFailed, run_ranks
 
 pytestmark = pytest.mark.distributed
@@ -129,31 +134,46 @@ def test_how_much_is_trained_is_recorded(uninterrupted):
     assert (said["scheme"], said["dim"], said["layers"]) == ("dora", 4, 8)
 
 
-def test_adapters_of_another_base_rank_or_kind_are_refused(root, words, base, uninterrupted, tmp_path):
-    """A table of what does not go together, none of which leaves a trace."""
-    run_dir = uninterrupted()
-    load = f"checkpoint.load={run_dir}/checkpoints"
-    more = "train.train_iters=20"
-    whole = f"checkpoint.load={base}"
+def test_adapters_of_another_base_or_of_other_layers_are_refused(root, words, base, uninterrupted, tmp_path):
+    """Each at another place of the start, and none leaves a trace."""
+    load = f"checkpoint.load={uninterrupted()}/checkpoints"
     cases = {
         "was trained beside other weights": (f"checkpoint.pretrained_checkpoint={base}/iter_0000001", load),
-        "peft.dim=4; this run has peft.dim=8": ("peft.dim=8", load),
-        "peft.alpha=32.0; this run has peft.alpha=16.0": ("peft.alpha=16", load),
-        "peft.scheme=dora; this run has peft.scheme=lora": ("peft.scheme=lora", load),
         "holds adapters alone; name their base": ("checkpoint.pretrained_checkpoint=null", load),
-        "holds whole weights and no adapters": (whole,),
         "it lacks decoder.layers.0": (load, "peft.target_modules=[linear_q,linear_proj]"),
-        "holds no adapters, and this run trains some": (whole, "checkpoint.pretrained_checkpoint=null"),
-        "needs its base": (f"peft.initial_adapter={run_dir}", "checkpoint.pretrained_checkpoint=null"),
         "initial_adapter=/nowhere is no directory": ("peft.initial_adapter=/nowhere",),
     }
     for reason, changes in cases.items():
         with pytest.raises(RankFailed, match="RunRefused") as refused:
-            run_ranks(training.train_adapters, 1, 1, tmp_path / "run", root, *words, more, *changes)
+            run_ranks(training.train_adapters, 1, 1, tmp_path / "run", root, *words, "train.train_iters=20", *changes)
         assert reason in str(refused.value)
         assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_trained_whole_take_no_checkpoint_of_adapters(root, uninterrupted, tmp_path):
+    load = f"checkpoint.load={uninterrupted()}/checkpoints"
     with pytest.raises(RankFailed, match=r"RunRefused: .* holds adapters, and this run has none"):
-        run_ranks(train_rows, 1, 1, tmp_path / "run", root, *training.STEADY, *MODEL, load, more)
+        run_ranks(train_rows, 1, 1, tmp_path / "run", root, *training.STEADY, *MODEL, load, "train.train_iters=20")
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted", "reason"),
+    [
+        ({}, {"dim": 8}, "peft.dim=32; this run has peft.dim=8"),
+        ({}, {"alpha": 16}, "peft.alpha=32; this run has peft.alpha=16"),
+        ({"scheme": "dora"}, {}, "peft.scheme=dora; this run has peft.scheme=lora"),
+        (None, {}, "holds no adapters, and this run trains some"),
+    ],
+)
+def test_adapters_of_another_rank_scale_or_scheme_are_refused(written, wanted, reason):
+    sections = [PeftConfig(**one) if one is not None else None for one in (written, wanted)]
+    with pytest.raises(RunRefused, match=reason):
+        require_same_kind(Path("checkpoint"), *sections)
+
+
+def test_a_checkpoint_of_whole_weights_is_refused_beside_a_base():
+    with pytest.raises(RunRefused, match="holds whole weights and no adapters of a base"):
+        require_base_where_needed(Path("checkpoint"), None, "base")
 
 
 def test_a_base_that_has_changed_is_refused_at_the_next_start(root, words, base, tmp_path):

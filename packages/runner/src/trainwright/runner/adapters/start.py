@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainwright.runner.adapters.attach import measure
-from trainwright.runner.checkpoints.base import Base, require_base
+from trainwright.runner.checkpoints.base import Base, require_base, require_base_where_needed
 from trainwright.runner.checkpoints.folder import COMPLETE
 from trainwright.runner.checkpoints.loading import read_common, require_same_kind
 from trainwright.runner.errors import RunRefused
@@ -41,24 +41,6 @@ def prepare(trainer: Trainer, peft: PeftConfig, checkpoint: Path | None) -> list
             remarks += load_initial(trainer, peft, Path(peft.initial_adapter))
         trainer.optimizer.reload_model_params()
     return remarks
-
-
-def require_base_where_needed(checkpoint: Path, recorded: Base | None, pretrained: str | None) -> None:
-    """Find out whether a checkpoint of adapters alone has a base, and one of whole weights none.
-
-    Raises:
-        RunRefused: it is the other way round.
-    """
-    if recorded is not None and pretrained is None:
-        raise RunRefused(
-            f"{checkpoint} holds adapters alone; name their base with checkpoint.pretrained_checkpoint (it was "
-            f"{recorded.path})"
-        )
-    if recorded is None and pretrained is not None:
-        raise RunRefused(
-            f"{checkpoint} holds whole weights and no adapters of a base; start from it with "
-            "checkpoint.pretrained_checkpoint"
-        )
 
 
 def load_base(trainer: Trainer, path: Path, recorded: Base | None, *, of: Path | None) -> list[str]:

@@ -52,3 +52,21 @@ def require_base(wanted: Base, weights: Weights, fingerprint: str, *, of: object
             f"{of} was trained beside other weights than those of {weights.path}: beside {wanted.path}, fingerprint "
             f"{wanted.fingerprint[:23]}..., and these have {fingerprint[:23]}..."
         )
+
+
+def require_base_where_needed(checkpoint: Path, recorded: Base | None, pretrained: str | None) -> None:
+    """Find out whether a checkpoint of adapters alone has a base, and one of whole weights none.
+
+    Raises:
+        RunRefused: it is the other way round.
+    """
+    if recorded is not None and pretrained is None:
+        raise RunRefused(
+            f"{checkpoint} holds adapters alone; name their base with checkpoint.pretrained_checkpoint (it was "
+            f"{recorded.path})"
+        )
+    if recorded is None and pretrained is not None:
+        raise RunRefused(
+            f"{checkpoint} holds whole weights and no adapters of a base; start from it with "
+            "checkpoint.pretrained_checkpoint"
+        )

@@ -120,7 +120,7 @@ def _export_adapter(source: Path, target: Path, progress: Progress, step: int | 
     from trainwright.runner.checkpoints.adapter_conversion import describe, export_adapter
 
     adapter, remarks = export_adapter(source, target, progress, step=step, dtype=torch_type(dtype))
-    return [f"in PEFT's format {describe(adapter)}", *remarks]
+    return [f"PEFT's format, {describe(adapter)}", *remarks]
 
 
 def merge_lora(

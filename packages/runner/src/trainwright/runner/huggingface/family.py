@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,8 +108,15 @@ def differences(old: ModelConfig, new: ModelConfig) -> list[str]:
     return [
         f"{name}: {before.get(name, default[name])} -> {after.get(name, default[name])}"
         for name in dict.fromkeys([*before, *after])
-        if before.get(name, default[name]) != after.get(name, default[name])
+        if not _same(before.get(name, default[name]), after.get(name, default[name]))
     ]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Numbers that some program has kept in float32 are the same as before."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-7)
+    return bool(one == other)
 
 
 @dataclass(frozen=True)

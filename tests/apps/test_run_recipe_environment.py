@@ -20,8 +20,7 @@ from trainwright_trainer import run_recipe
 print("began", os.getpid(), "torch" in sys.modules, os.environ.get("TORCH_NCCL_HIGH_PRIORITY"))
 
 def run(resolved, **_):
-    import torch
-    print("runs", {name: os.environ[name] for name in resolved.config.env_vars}, resolved.canonical_differences[-1])
+    print("runs", "torch" in sys.modules, {name: os.environ[name] for name in resolved.config.env_vars}, resolved.canonical_differences[-1])
     print("left", *(name for name in os.environ if name.startswith("TRAINWRIGHT_")))
     return 0
 
@@ -52,6 +51,7 @@ def test_the_process_begins_once_more_with_the_recipes_variables(tmp_path: Path)
     first, second, runs, left = started(tmp_path, *WORDS, NCCL_NVLS_ENABLE="1")
     assert first.split()[:1] + first.split()[2:] == ["began", "False", "None"]
     assert second.split() == ["began", first.split()[1], "False", "1"]
+    assert runs.startswith("runs False"), "whatever reads the variables is imported later"
     assert "'NCCL_NVLS_ENABLE': '1'" in runs
     assert "'A': 'c'" in runs
     assert runs.endswith("env_vars.NCCL_NVLS_ENABLE: 0 -> 1 (shell)")

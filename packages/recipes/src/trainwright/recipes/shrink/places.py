@@ -3,7 +3,7 @@
 from trainwright.recipes.draft import show
 from trainwright.recipes.errors import ConfigError
 from trainwright.recipes.fields import leaves
-from trainwright.recipes.presets import HUB_KINDS, ROW_KINDS, preset_dataset
+from trainwright.recipes.presets import HUB_KINDS, preset_dataset
 from trainwright.recipes.shrink.smaller import REHEARSAL, Smaller
 from trainwright.recipes.shrink.topology import rows_folder
 
@@ -87,6 +87,3 @@ def _replace_tokenizer(smaller: Smaller, kind: str, size: int | None) -> None:
     smaller.put("tokenizer.tokenizer_type", kind)
     smaller.put("tokenizer.tokenizer_model", None)
     smaller.put("tokenizer.vocab_size", size)
-
-
-__all__ = ["ROW_KINDS", "data", "weights", "writing"]

@@ -87,7 +87,7 @@ def vocabulary(smaller: Smaller) -> None:
     if smaller["tokenizer.tokenizer_type"] == "NullTokenizer" and smaller["dataset.kind"] == "mock":
         smaller.fewer("tokenizer.vocab_size", VOCABULARY)
         smaller.put("model.vocab_size", smaller["tokenizer.vocab_size"])
-        smaller.say("vocabulary", smaller.change("model.vocab_size"))
+        smaller.say("vocabulary", smaller.change("model.vocab_size") or f"{smaller['model.vocab_size']} tokens")
 
 
 def adapters(smaller: Smaller) -> None:

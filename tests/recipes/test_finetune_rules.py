@@ -8,6 +8,7 @@ from recipes_runs import refusal, run, says
 from trainwright.recipes import ConfigError, ResolvedRun, Selection, resolve
 
 PEFT, SFT = "llama32_1b_peft_config", "llama32_1b_sft_config"
+BENCHMARK = "llama3_70b_peft_8gpu_gb200_bf16_config"
 SPLIT_EXPERTS = (
     "model.tensor_model_parallel_size=2",
     "model.sequence_parallel=true",
@@ -50,11 +51,13 @@ def test_another_scheme_changes_nothing_else() -> None:
         ({"recipe": PEFT, "mode": "lora"}, ("peft.scheme=dora",), ("peft.scheme=dora contradicts --mode lora",)),
         ({"recipe": PEFT, "mode": "sft"}, (), ("--mode sft contradicts", "which is for lora")),
         ({"recipe": SFT, "mode": "dora"}, (), ("--mode dora contradicts", "which is for sft")),
-        ({"recipe": PEFT}, ("peft=null",), ("peft=null leaves nothing to train", "--mode sft")),
+        ({"recipe": PEFT}, ("peft=null",), ("peft=null leaves nothing to train", f"--recipe {SFT} trains all weights")),
         ({"recipe": SFT}, ("peft.dim=8",), ("peft.dim=8: --mode sft", f"--recipe {PEFT} does")),
         ({"recipe": "llama32_1b_pretrain_config"}, ("peft={alpha:8}",), ("peft.alpha=8", "--mode pretrain")),
         ({"recipe": "kimi_k2_pretrain_config"}, ("peft.dim=8",), ("--mode pretrain trains all weights",)),
         ({"model": "kimi_k2", "mode": "lora"}, (), ("no kimi_k2_peft_config", "kimi_k2 has pretrain")),
+        ({"recipe": BENCHMARK}, ("peft.scheme=dora",), ("fixed LoRA", "--recipe llama3_70b_peft_config takes either")),
+        ({"recipe": BENCHMARK, "mode": "dora"}, (), ("fixed LoRA", "--recipe llama3_70b_peft_config --mode dora")),
         ({"recipe": PEFT}, ("peft.scheme=dorra",), ("it takes lora or dora", "'dora'")),
         ({"recipe": PEFT}, ("peft.dim=0",), ("peft.dim=0", "at least 1")),
         ({"recipe": PEFT}, ("peft.alpha=0",), ("peft.alpha=0", "above 0")),

@@ -2,7 +2,7 @@
 
 from trainwright.recipes.draft import Draft, show
 from trainwright.recipes.errors import ConfigError
-from trainwright.recipes.library import Recipe
+from trainwright.recipes.library import Recipe, find_recipe
 
 SCHEME = "peft.scheme"
 FROM_MODE = "flag --mode"
@@ -19,25 +19,25 @@ def settle_scheme(draft: Draft, recipe: Recipe, mode: str, typed: bool) -> str:
         if scheme is not None:
             first = next(path for path in draft.values if path.startswith("peft.") and draft.typed(path))
             raise ConfigError(
-                f"{first}={show(draft[first])}: --mode {mode} trains all weights and has no adapters{_way_out(recipe)}"
+                f"{first}={show(draft[first])}: --mode {mode} trains all weights and has no adapters"
+                f"{_way_out(recipe, 'peft', 'does')}"
             )
         return mode
     if scheme is None:
-        raise ConfigError(f"peft=null leaves nothing to train: --mode {mode} trains adapters; use --mode sft")
+        way_out = _way_out(recipe, "sft", "trains all weights")
+        raise ConfigError(f"peft=null leaves nothing to train: --mode {mode} trains adapters{way_out}")
     if draft.typed(SCHEME) and typed and scheme != mode:
         raise ConfigError(f"{SCHEME}={scheme} contradicts --mode {mode}; leave one of them out")
     if recipe.benchmark and scheme != draft.recipe[SCHEME]:
         raise ConfigError(
-            f"{SCHEME}={scheme}: {recipe.name} is a benchmark with fixed LoRA; library recipes take either scheme"
+            f"{SCHEME}={scheme}: {recipe.name} is a benchmark with fixed LoRA{_way_out(recipe, 'peft', 'takes either')}"
         )
     if typed and scheme != mode:
         draft.put(SCHEME, mode, FROM_MODE)
     return mode if typed else str(draft[SCHEME])
 
 
-def _way_out(recipe: Recipe) -> str:
-    """The recipe of the same model that trains adapters, where there is one."""
-    from trainwright.recipes.library import find_recipe
-
-    other = find_recipe(f"{recipe.stem}_peft_config")
-    return f"; --recipe {other.shown} does" if other else ""
+def _way_out(recipe: Recipe, task: str, does: str) -> str:
+    """The library's recipe of the same model for another task, where there is one, and what it does."""
+    other = find_recipe(f"{recipe.stem}_{task}_config")
+    return f"; --recipe {other.shown} {does}" if other else ""

@@ -148,6 +148,26 @@ def test_a_typed_variable_that_does_not_win_is_told(capsys: pytest.CaptureFixtur
     assert "warning: env_vars.NCCL_DEBUG=INFO has no effect: NCCL_DEBUG=WARN is set already" in capsys.readouterr().err
 
 
+def test_a_recipe_that_cannot_run_is_looked_at_and_not_started(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    """A dry run says why; with as many ranks as its name says, a run is refused for the same reason."""
+    words = ["--recipe", "deepseek_v3_pretrain_64gpu_h100_bf16_config", "--device", "cuda"]
+    reason = "expert times pipeline parallelism does not divide its GPUs"
+    assert main([*words, "--dry-run"]) == 0
+    assert f"no run of it starts: {reason}" in capsys.readouterr().err
+    os.environ.update(WORLD_SIZE="64", RANK="0", LOCAL_RANK="0")
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f"config is known to be invalid as it stands: {reason}\n")
+    assert files(here) == []
+
+
+def test_one_rank_of_a_recipe_for_many_is_told_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A laptop cannot hold a copy of the model: smaller sizes, or a rehearsal."""
+    assert main(["--recipe", "llama3_70b_pretrain_64gpu_h100_bf16_config", "--device", "cpu"]) == 2
+    told = capsys.readouterr().err
+    assert "world size 1 is not a multiple of 32 = tensor 4 x pipeline 4 x context 2" in told
+    assert "choose smaller sizes (-tp, -pp, -cp, -ep), or let run-recipe --rehearse shrink the recipe" in told
+
+
 def test_help_shows_every_flag_with_the_field_it_sets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()

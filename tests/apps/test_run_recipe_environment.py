@@ -20,7 +20,8 @@ from trainwright_trainer import run_recipe
 print("began", os.getpid(), "torch" in sys.modules, os.environ.get("TORCH_NCCL_HIGH_PRIORITY"))
 
 def run(resolved, **_):
-    print("runs", "torch" in sys.modules, {name: os.environ[name] for name in resolved.config.env_vars}, resolved.canonical_differences[-1])
+    seen = {name: os.environ[name] for name in resolved.config.env_vars}
+    print("runs", "torch" in sys.modules, seen, resolved.canonical_differences[-1])
     print("left", *(name for name in os.environ if name.startswith("TRAINWRIGHT_")))
     return 0
 

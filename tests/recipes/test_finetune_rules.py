@@ -88,6 +88,15 @@ def test_words_that_do_not_go_together_are_refused(
     says(str(caught.value), *parts)
 
 
+def test_parts_of_attention_are_not_cut_within_a_head() -> None:
+    """More ranks than key/value heads take the fused layer only."""
+    words = ("model.tensor_model_parallel_size=8", "train.global_batch_size=32")
+    ranks = {"recipe": "qwen3_30b_a3b_peft_config", "world_size": 8, "device": "cuda"}
+    message = refusal(*words, "peft.target_modules=[linear_v,linear_proj]", **ranks)
+    says(message, "linear_v needs a key/value head on every rank, and 4 of them are on", "size=8", "target linear_qkv")
+    assert run(*words, **ranks).mode == "lora"
+
+
 def test_a_run_of_adapters_keeps_the_bias_that_balances_experts() -> None:
     """It is a weight of the model, though no gradient reaches it."""
     assert selected(model="moonlight_16b", mode="sft").config.model.moe_router_bias_update_rate == 1e-3

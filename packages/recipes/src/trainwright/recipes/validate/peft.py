@@ -12,6 +12,20 @@ def targets_are_layers(plan: Plan) -> None:
         adapted(plan.config.model, plan.config.peft)
 
 
+def parts_are_whole_on_a_rank(plan: Plan) -> None:
+    """Megatron Core cuts queries, keys and values anywhere where there are more ranks than key/value heads."""
+    model, peft = plan.config.model, plan.config.peft
+    ranks, groups = model.tensor_model_parallel_size, model.num_query_groups or model.num_attention_heads
+    if peft is None or ranks <= groups or model.multi_latent_attention:
+        return
+    parts = {part.name for one in adapted(model, peft) if one.linear.name == "linear_qkv" for part in one.parts}
+    if found := sorted(parts - {"linear_qkv"}):
+        raise ConfigError(
+            f"peft.target_modules: {found[0]} needs a key/value head on every rank, and {groups} of them are on "
+            f"model.tensor_model_parallel_size={ranks} ranks; target linear_qkv, or take at most {groups}"
+        )
+
+
 def adapters_are_trained_by_adam(plan: Plan) -> None:
     """Muon orthogonalizes whole weight matrices; the two factors of an adapter are none."""
     optimizer = plan.config.optimizer.optimizer
@@ -60,6 +74,7 @@ def initial_adapter_decides(plan: Plan) -> None:
 
 RULES = (
     targets_are_layers,
+    parts_are_whole_on_a_rank,
     adapters_are_trained_by_adam,
     frozen_matrices_are_not_clipped,
     dropout_has_a_place,

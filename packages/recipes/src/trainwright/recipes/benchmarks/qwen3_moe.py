@@ -8,6 +8,7 @@ from trainwright.recipes.benchmarks.bundles import (
     ATTENTION_AND_ROUTER,
     EVEN_ENDS,
     FUSED,
+    NOT_GATHERED,
     ROUTER,
     SHARDED,
     SMALL_STATES,
@@ -20,7 +21,6 @@ _row = partial(Benchmark, eval_interval=500, ddp=SHARDED)
 _DEV: dict[str, Any] = {"bias_activation_fusion": False, "make_vocab_size_divisible_by": 1187}
 """Fields of `model` of the variants in development. Their router's type is called `float32`, a word that Megatron Core
 does not know, so that it computes in that of the activations."""
-_LOCAL_GRAPH: dict[str, Any] = {**_DEV, "cuda_graph_scope": "full_iteration"}
 
 _30b = partial(_row, "qwen3_30b_a3b", tokenizer="Qwen/Qwen3-30B-A3B", dispatcher="hybridep", ep=8, mbs=4)
 _30b_overlapped = partial(_30b, tp_overlap=True)
@@ -44,7 +44,8 @@ _FEWER_SMS = {
 _NO_OVERLAP = {**SHARDED, "overlap_grad_reduce": False, "overlap_param_gather": False}
 _GATHERED_FP8 = {"fp8_param_gather": True, "num_layers_at_start_in_bf16": 1, "num_layers_at_end_in_bf16": 1}
 _STASH_DEV: dict[str, Any] = {
-    **_LOCAL_GRAPH,
+    **_DEV,
+    "cuda_graph_scope": "full_iteration",
     "moe_paged_stash_buffer_size_factor_cuda": 1.1,
     "moe_paged_stash_buffer_size_factor_cpu": 0.0,
 }
@@ -105,14 +106,14 @@ ROWS_30B = (
         capacity=1.5,
         graphs="local",
         model=_STASH_DEV,
-        mixed={"fp8_param_gather": False, "reuse_grad_buf_for_mxfp8_param_ag": False},
+        mixed=NOT_GATHERED,
         ddp=_NO_OVERLAP,
     ),
     _30b_dev(
         "pretrain_16gpu_gb200_fp8mx_partial_cg_dev",
         te_rng=True,
         model=_PARTIAL_GRAPH_DEV,
-        mixed={"fp8_param_gather": False, "reuse_grad_buf_for_mxfp8_param_ag": False},
+        mixed=NOT_GATHERED,
         ddp=_NO_OVERLAP,
     ),
 )

@@ -1,5 +1,6 @@
 """Merged weights are base and adapter: within their type, and in what a model computes on one rank and on two."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.runner.huggingface_models import LENGTH, VOCABULARY, logits, make
-from tests.runner.random_adapters import native_adapter
+from tests.runner.random_adapters import LORA, Random, native_adapter
 
+from trainwright.runner.checkpoints.adapter import by_path, weight_of
 from trainwright.runner.checkpoints.adapter_conversion import merge
+from trainwright.runner.checkpoints.adapter_rows import Factors, part_rows
+from trainwright.runner.checkpoints.conversion import open_weights
+from trainwright.runner.checkpoints.merging import MergedWeights
+from trainwright.runner.checkpoints.weights import Weights
+from trainwright.runner.errors import RunRefused
 from trainwright.runner.testing import run_ranks
 
 GATE = 1e-5
@@ -107,3 +114,44 @@ def test_merged_weights_are_rounded_once(scheme: str, tmp_path: Path) -> None:
         assert ((merged[name].double() - wanted).abs() <= wanted.abs() * 2**-8 + 1e-7).all()
         assert not torch.equal(merged[name], base[name])
     assert torch.equal(merged["model.norm.weight"], base["model.norm.weight"])
+
+
+@dataclass
+class Fresh(Random):
+    """As adapters begin: B of zeros, and magnitudes that are the lengths of the base's rows."""
+
+    weights: Any = None
+
+    def parts(self, path: str) -> dict[str, Factors]:
+        linear = by_path(self.model)[path]
+        weight = whole(self.weights, weight_of(linear)).float()
+        return {
+            name: Factors(
+                one.a, one.b * 0, weight[..., part_rows(linear, name, self.model), :].norm(dim=-1).to(self.dtype)
+            )
+            for name, one in super().parts(path).items()
+        }
+
+
+def whole(weights: Weights, name: str) -> torch.Tensor:
+    shape = weights.held[name].shape
+    return weights.block(name, (0,) * len(shape), shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_dora_adapter_as_it_began_is_no_merge_unnoticed(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Its magnitudes give rows the lengths that they have, but for rounding; one that was trained does not."""
+    make("deepseek").to(dtype).save_pretrained(tmp_path)
+    weights = open_weights(tmp_path)
+    assert weights.model is not None
+    peft = LORA.model_copy(update={"scheme": "dora", "target_modules": ["linear_proj", "linear_fc1"]})
+    fresh = Fresh(weights.model, peft, dtype=dtype, weights=weights)
+    for adapter, refused in ((fresh, True), (Random(weights.model, peft, dtype=dtype), False)):
+        merged = MergedWeights(weights, adapter)
+        for name in merged.held:
+            whole(merged, name)
+        if refused:
+            with pytest.raises(RunRefused, match="changes no weight: its lora_b are zero, as an adapter begins"):
+                merged.require_changes()
+        else:
+            assert merged.require_changes() == []

@@ -167,7 +167,7 @@ def merge(
     """
     weights, beside_it = base_weights(source, base, step)
     adapter = open_adapter(source, weights, step=step)
-    remarks = list(adapter.remarks)
+    remarks = [*weights.remarks, *adapter.remarks]
     if adapter.base is None and not beside_it:
         remarks.append(f"it does not say of which weights it is; names and sizes are those of {weights.path}")
     if adapter.base is not None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 SAME_LENGTH = 1e-5
-"""By how much a DoRA row's length may differ from its magnitude, relative, and count as not trained."""
+"""By how much a DoRA row's length may differ from its magnitude, relative and beside rounding, and count as not
+trained."""
 
 
 class MergedWeights:
@@ -98,7 +99,8 @@ class MergedWeights:
         if factors.magnitude is not None:
             lengths = torch.linalg.vector_norm(merged, dim=-1).clamp_(min=torch.finfo(torch.float32).tiny)
             factor = factors.magnitude.to(weight.dtype) / lengths
-            self._acts = self._acts or not torch.allclose(factor, torch.ones_like(factor), rtol=0, atol=SAME_LENGTH)
+            rounding = SAME_LENGTH + torch.finfo(self.adapter.dtype).eps
+            self._acts = self._acts or bool(((factor - 1).abs() > rounding).any())
             merged *= factor[..., None]
         weight[..., rows, :] = merged
 

@@ -3,7 +3,18 @@
 import pytest
 from tests.runner import adapter_faults as faults
 from tests.runner import adapter_training as training
-from tests.runner.test_adapters_topologies import DORA, EXPERTS, GATE, GQA, LATENTS, LORA, Case, difference, settings
+from tests.runner.test_adapters_topologies import (
+    DORA,
+    EXPERTS,
+    GATE,
+    GQA,
+    LATENTS,
+    LORA,
+    OVERLAPPED,
+    Case,
+    difference,
+    settings,
+)
 from tests.runner.test_parallelism_families import ALL_AGAIN, CP2, EP2, ETP1, PARTS_AGAIN, PP2, SHARDED, TP2
 
 pytestmark = pytest.mark.distributed
@@ -18,6 +29,7 @@ TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "DP2": (2, ()),
     "DP2, distributed optimizer": (2, SHARDED),
     "TP2 x PP2": (4, (*TP2, *PP2)),
+    "PP2 x DP2, all overlapped": (4, (*PP2, *OVERLAPPED)),
     "all recomputed": (1, ALL_AGAIN),
     "parts recomputed": (1, CORE_AND_FEED_FORWARD),
     "latents recomputed": (1, PARTS_AGAIN),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.runner import adapter_training as training
 from tests.runner.adapter_faults import train_without_marks
-from tests.runner.test_parallelism_families import ALL_AGAIN, EP2, ETP1, PP2, TP2
+from tests.runner.test_parallelism_families import ALL_AGAIN, EP2, ETP1, PP2, SHARDED, TP2
 
 pytestmark = pytest.mark.distributed
 
@@ -17,6 +17,9 @@ FIRST_BLOCK = ("linear_q", "linear_v", "linear_proj", "linear_fc1_up", "linear_f
 PARTS = f"peft.target_modules=[{','.join(f"'*.layers.0.*.{name}'" for name in FIRST_BLOCK)}]"
 DORA, LORA = ("peft.scheme=dora", training.ALL), ("peft.scheme=lora", training.ALL)
 GQA, LATENTS, EXPERTS = "grouped queries", "latents and shared experts", "experts"
+
+
+OVERLAPPED = (*SHARDED, "ddp.overlap_grad_reduce=true", "ddp.overlap_param_gather=true")
 
 
 class Case(NamedTuple):
@@ -33,6 +36,7 @@ CASES = {
     "parts of fused layers, none on the second stage, all recomputed": Case(
         GQA, ("peft.scheme=lora", PARTS), 4, (*TP2, *PP2, *ALL_AGAIN)
     ),
+    "DP2, gradients and parameters exchanged on the way": Case(GQA, DORA, 2, OVERLAPPED),
     "experts split, EP2 x TP2": Case(EXPERTS, DORA, 4, (*EP2, *TP2)),
     "latents TP2, experts whole": Case(LATENTS, LORA, 2, (*TP2, *EP2, *ETP1)),
 }

@@ -36,6 +36,10 @@ class Part(torch.nn.Module):
         self.lora_b = torch.nn.Parameter(weight.new_zeros(rows, dim))
         self.magnitude = torch.nn.Parameter(weight.new_zeros(rows)) if with_magnitude else None
 
+    def forward(self) -> Part:
+        """Itself, its parameters up to date: what gathers them from other ranks waits for a module to be called."""
+        return self
+
 
 class Adapter(torch.nn.Module):
     """What is trained beside a frozen linear layer of weight W, bias b: of each part that has one, in place of W x + b
@@ -69,9 +73,11 @@ class Adapter(torch.nn.Module):
     def forward(self, layer: Any, x: Tensor, output: Tensor) -> Tensor:
         """The layer's output for x, [..., columns], in place of `output`, [..., rows], which it gave without this."""
         group, parts = group_of(layer), self.rows.split(output)
+        trained: dict[str, Part] = {name: self.part(name)() for name in self.names}
+        narrow = self._narrow(input_of(layer, x), trained, group)
         added = {
-            name: self._drop("post", self.way.up(narrow * self.scale, self.part(name).lora_b, group))
-            for name, narrow in self._narrow(input_of(layer, x), group).items()
+            name: self._drop("post", self.way.up(narrow[name] * self.scale, part.lora_b, group))
+            for name, part in trained.items()
         }
         if self.peft.scheme == "lora":
             return self.rows.join(parts | {name: parts[name] + more for name, more in added.items()})
@@ -79,20 +85,20 @@ class Adapter(torch.nn.Module):
         bias_of_all = bias_in_output(layer)
         biases = self.rows.split(bias_of_all) if bias_of_all is not None else {}
         for name, more in added.items():
-            factor, bias = self._factor(name, weights[name].t(), group), biases.get(name)
+            factor, bias = self._factor(trained[name], weights[name].t(), group), biases.get(name)
             if bias is None:
                 parts[name] = factor * (parts[name] + more)
             else:
                 parts[name] = factor * (parts[name] - bias + more) + bias
         return self.rows.join(parts)
 
-    def _narrow(self, x: Tensor, group: Any) -> dict[str, Tensor]:
+    def _narrow(self, x: Tensor, trained: dict[str, Part], group: Any) -> dict[str, Tensor]:
         """What lies between A and B of each part; one product and one exchange between ranks for all of them."""
         x = self._drop("pre", x)
-        matrices = [self.part(name).lora_a for name in self.names]
+        matrices = [part.lora_a for part in trained.values()]
         all_of_them = matrices[0] if len(matrices) == 1 else torch.cat(list(matrices))
         narrow = self.way.down(x, all_of_them, group)
-        return dict(zip(self.names, narrow.split(self.peft.dim, dim=-1), strict=True))
+        return dict(zip(trained, narrow.split(self.peft.dim, dim=-1), strict=True))
 
     def _drop(self, position: str, x: Tensor) -> Tensor:
         if not self.peft.dropout or position != self.peft.dropout_position or not self.training:
@@ -100,9 +106,8 @@ class Adapter(torch.nn.Module):
         with self.in_training_stream():
             return F.dropout(x, self.peft.dropout)
 
-    def _factor(self, name: str, weight: Tensor, group: Any) -> Tensor:
+    def _factor(self, part: Part, weight: Tensor, group: Any) -> Tensor:
         """m / |W + alpha / dim * B A|, [rows]."""
-        part = self.part(name)
         magnitude = self.way.shared(part.get_parameter("magnitude"), group)
         return (magnitude.float() / self._lengths(part, weight, group)).to(magnitude.dtype)
 

@@ -54,6 +54,13 @@ def test_what_shapes_the_training_is_named_with_both_values(words: tuple[str, ..
     assert differences(*words) == expected
 
 
+def test_where_the_base_of_adapters_lies_does_not_shape_but_whether_there_is_one_does() -> None:
+    recipe, field = "llama32_1b_peft_config", "checkpoint.pretrained_checkpoint"
+    here, there, nowhere = (run(f"{field}={path}", recipe=recipe).config for path in ("/here", "/there", "null"))
+    assert shaping_differences(here, there) == []
+    assert shaping_differences(here, nowhere) == [f"{field}: /here -> null"]
+
+
 def test_what_is_only_recorded_does_not_shape() -> None:
     """A benchmark and the same without what this version does not act on train the same."""
     recipe = "qwen3_30b_a3b_pretrain_8gpu_b300_fp8mx_config"

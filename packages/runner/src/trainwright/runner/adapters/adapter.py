@@ -32,9 +32,11 @@ class Part(torch.nn.Module):
 
     def __init__(self, weight: Tensor, rows: int, dim: int, *, with_magnitude: bool) -> None:
         super().__init__()
-        self.lora_a = torch.nn.Parameter(weight.new_empty(dim, weight.size(1)))
-        self.lora_b = torch.nn.Parameter(weight.new_zeros(rows, dim))
-        self.magnitude = torch.nn.Parameter(weight.new_zeros(rows)) if with_magnitude else None
+        # Of the weight's type and device, but never of its class: that may be one of eight bits.
+        like = {"dtype": weight.dtype, "device": weight.device}
+        self.lora_a = torch.nn.Parameter(torch.empty(dim, weight.size(1), **like))
+        self.lora_b = torch.nn.Parameter(torch.zeros(rows, dim, **like))
+        self.magnitude = torch.nn.Parameter(torch.zeros(rows, **like)) if with_magnitude else None
 
     def forward(self) -> Part:
         """Itself, its parameters up to date: what gathers them from other ranks waits for a module to be called."""

@@ -76,7 +76,7 @@ def too_full(share: float, fullest: Memory) -> str | None:
 
     if share > 1:
         most = max(("weights", "gradients", "optimizer", "activations"), key=lambda name: float(getattr(fullest, name)))
-        return f"it does not fit; most of it is {most}"
+        return f"by this arithmetic it does not fit; most of it is {most}"
     return "libraries and gaps may not find room" if share > TIGHT else None
 
 

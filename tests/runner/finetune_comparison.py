@@ -195,17 +195,13 @@ class Comparison:
 
     def ours(self, family: str, scheme: str, layout: str, topology: str, *words: str) -> list[float]:
         """The same of a run of ours; `words` are further overrides."""
-        ranks, own = TOPOLOGIES[topology]
-        task = "sft" if scheme == "sft" else "peft"
-        run_dir = self.folder / "runs" / f"{family}, {scheme}, {layout}, {topology} {len(words)}"
-        words = (*LAYOUTS[layout], *optimizer(scheme).words(), *own, *self._adapter_words(family, scheme), *words)
-        start = (
-            self.rows,
-            self.directory(family, "sft"),
-            f"{FAMILIES[family].stem}_{task}_config",
-            scheme.partition(",")[0],
-        )
-        assert run_ranks(fine_tune, ranks, ranks, run_dir, *start, *words, timeout=900) == [0] * ranks
+        run_dir = self.folder / "runs" / ", ".join((family, scheme, layout, topology, *words)).replace("/", " ")
+        if not run_dir.exists():
+            ranks, own = TOPOLOGIES[topology]
+            recipe = f"{FAMILIES[family].stem}_{'sft' if scheme == 'sft' else 'peft'}_config"
+            start = (self.rows, self.directory(family, "sft"), recipe, scheme.partition(",")[0])
+            words = (*LAYOUTS[layout], *optimizer(scheme).words(), *own, *self._adapter_words(family, scheme), *words)
+            assert run_ranks(fine_tune, ranks, ranks, run_dir, *start, *words, timeout=900) == [0] * ranks
         found = losses(run_dir)
         return [found[step] for step in sorted(found)]
 

@@ -6,7 +6,6 @@ from subprocess import CompletedProcess
 
 import pytest
 import torch
-from tests.docs.conftest import clone, shell  # noqa: F401 - fixtures
 from tests.end_to_end.finetune_page import page_blocks
 from tests.runner.random_adapters import logits
 
@@ -16,7 +15,7 @@ ASK = "uv run python models/ask.py "
 def test_the_page_teaches_a_fact_and_the_model_keeps_what_it_knew(
     clone: Path,
     shell: Callable[[str], "CompletedProcess[str]"],
-    capsys: pytest.CaptureFixture[str],  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of all weights, of an adapter that peft loads, and of the adapter merged; the last two are the same model."""
     answers: dict[str, str] = {}

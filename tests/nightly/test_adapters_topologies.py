@@ -62,6 +62,18 @@ def test_losses_and_gradients_are_those_of_one_rank(setting, tmp_path, kind, top
     assert difference(setting, case, tmp_path / "run") < GATE
 
 
+def test_new_adapters_and_what_dropout_leaves_of_their_input_are_those_of_one_rank(setting, tmp_path):
+    """Without sequence parallelism ranks see the same input of a layer whose rows they split."""
+    root, words, _ = setting(GQA, DORA)
+    new = [word for word in words if not word.startswith("checkpoint.load")]
+    new += ["peft.target_modules=[linear_qkv]", "peft.dropout=0.2"]
+    one, two = (
+        training.curve(training.run(ranks, tmp_path / f"on {ranks}", root, *new, *topology))
+        for ranks, topology in ((1, ()), (2, TP2[:1]))
+    )
+    assert training.worst(two, one) < GATE
+
+
 CONTROLS = {
     "what lies between A and B has the gradient of one rank's rows": (GQA, 2, TP2, faults.train_with_own_gradients),
     "A of an expert has the gradient of one rank's rows": (EXPERTS, 2, TP2, faults.train_with_own_expert_gradients),

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.runner.interventions import prepare
 from tests.runner.sft_training import SETTINGS, folder_of_rows, train_rows
 from tests.runner.test_parallelism_families import MODELS
-from tests.runner.training import hit, records
+from tests.runner.training import records
 
 from trainwright.runner.testing import run_ranks
 
@@ -51,9 +52,9 @@ def train_adapters(world_size: int, run_dir: Path, root: Path, *words: str) -> i
     return run(resolve(selection, overrides, world_size=world_size, device="cpu"), run_dir=run_dir)
 
 
-def train_adapters_until(when: str, world_size: int, run_dir: Path, root: Path, *words: str) -> int:
-    """Like `train_adapters`, and every rank is hit on the way, as `training.hit` says."""
-    hit(when, run_dir)
+def train_adapters_hit(event: str, point: str, world_size: int, run_dir: Path, root: Path, *words: str) -> int:
+    """`train_adapters`, and `event` of `interventions` comes to the first rank at `point`."""
+    prepare(event, point, 0, run_dir)
     return train_adapters(world_size, run_dir, root, *words)
 
 

@@ -13,6 +13,7 @@ from tests.runner.training import train_on
 POINTS = {
     "start-up": ("trainwright.runner.build", "build_data"),
     "update": ("trainwright.runner.loop", "train_step"),
+    "naming a checkpoint": ("trainwright.runner.checkpoints.folder:CheckpointFolder", "commit"),
     "validation": ("trainwright.runner.validation", "forward_backward"),
 }
 
@@ -45,8 +46,16 @@ EVENTS = {
 
 def train_hit(event: str, point: str, rank: int, world_size: int, run_dir: Path, data: str, *words: str) -> int:
     """`train_on`, and `event` comes to that rank before the call that `point` names: `update 3` is the third one."""
-    kind, _, number = point.partition(" ")
-    module, name = import_module(POINTS[kind][0]), POINTS[kind][1]
+    prepare(event, point, rank, run_dir)
+    return train_on(world_size, run_dir, data, *words)
+
+
+def prepare(event: str, point: str, rank: int, run_dir: Path) -> None:
+    """Let `event` come to that rank before the call that `point` names."""
+    kind, _, number = point.rpartition(" ") if point[-1].isdecimal() else (point, "", "1")
+    place, name = POINTS[kind]
+    path, _, owner = place.partition(":")
+    module = getattr(import_module(path), owner) if owner else import_module(path)
     whole, calls = getattr(module, name), [0]
 
     def with_event(*arguments, **options):
@@ -56,4 +65,3 @@ def train_hit(event: str, point: str, rank: int, world_size: int, run_dir: Path,
         return whole(*arguments, **options)
 
     setattr(module, name, with_event)
-    return train_on(world_size, run_dir, data, *words)

@@ -82,18 +82,6 @@ def test_losses_and_gradients_are_those_of_one_rank(setting, tmp_path, name):
     assert difference(setting, CASES[name], tmp_path / "run") < GATE
 
 
-def test_new_adapters_and_what_dropout_leaves_of_their_input_are_those_of_one_rank(setting, tmp_path):
-    """Without sequence parallelism ranks see the same input of a layer whose rows they split."""
-    root, words, _ = setting(GQA, DORA)
-    new = [word for word in words if not word.startswith("checkpoint.load")]
-    new += ["peft.target_modules=[linear_qkv]", "peft.dropout=0.2"]
-    one, two = (
-        training.curve(training.run(ranks, tmp_path / f"on {ranks}", root, *new, *topology))
-        for ranks, topology in ((1, ()), (2, TP2[:1]))
-    )
-    assert training.worst(two, one) < GATE
-
-
 def test_the_gate_catches_gradients_that_are_of_a_part_of_the_sequence(setting, tmp_path):
     root, words, one = setting(GQA, DORA)
     broken = training.run(2, tmp_path / "run", root, *words, *TP2, by=train_without_marks)

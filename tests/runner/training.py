@@ -68,13 +68,7 @@ def train_on(world_size: int, run_dir: Path, data: str, *words: str) -> int:
 
 
 def train_until(when: str, world_size: int, run_dir: Path, data: str, *words: str) -> int:
-    """Like `train`, and every rank is hit on the way, as `hit` says."""
-    hit(when, run_dir)
-    return train(run_dir, data, *words, world_size=world_size)
-
-
-def hit(when: str, run_dir: Path) -> None:
-    """Send this process a signal while it trains in `run_dir`.
+    """Like `train`, and every rank is hit on the way.
 
     `when` is `SIGTERM 3`: that signal once three updates are in the log; `SIGKILL 3 0.05`: fifty milliseconds later; or
     `SIGKILL saving 0.01`: ten milliseconds into the writing of a checkpoint.
@@ -86,13 +80,14 @@ def hit(when: str, run_dir: Path) -> None:
             return any((run_dir / "checkpoints").glob(".partial_*/*"))
         return steps_logged(run_dir) >= int(moment)
 
-    def wait_and_hit() -> None:
+    def hit() -> None:
         while not come():
             time.sleep(0.001)
         time.sleep(float(delay[0]) if delay else 0)
         os.kill(os.getpid(), getattr(signal, name))
 
-    threading.Thread(target=wait_and_hit, daemon=True).start()
+    threading.Thread(target=hit, daemon=True).start()
+    return train(run_dir, data, *words, world_size=world_size)
 
 
 def records(run_dir: Path) -> list[dict]:

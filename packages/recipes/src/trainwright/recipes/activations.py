@@ -54,6 +54,8 @@ class Beside:
     """Inputs of the layer on one rank."""
     rows: int
     """Of A, all its parts together."""
+    outputs: float = 0.0
+    """What DoRA keeps for each row that goes in: outputs before they get their lengths."""
 
 
 @dataclass(frozen=True)
@@ -303,3 +305,6 @@ def _trained(share: Share, kept: Iterable[Kept], prefix: str) -> Iterator[Kept]:
         for adapter in beside:
             down = one.elements / adapter.columns * adapter.rows
             yield Kept(f"what A makes of {one.what}", down, share.widths.activation, one.inputs_of)
+            outputs = one.elements / adapter.columns * adapter.outputs
+            if outputs:
+                yield Kept("outputs before their lengths", outputs, share.widths.activation, one.inputs_of)

@@ -113,7 +113,12 @@ def _adapters(config: ConfigContainer) -> dict[str, Beside] | None:
         linear = one.linear
         ranks = split.tensor if linear.experts is None else split.expert_tensor
         columns = linear.columns // (ranks if linear.split == "columns" else 1)
-        beside[linear.path] = Beside(columns, len(one.parts) * config.peft.dim)
+        outputs = sum(part.rows for part in one.parts) / (ranks if linear.split == "rows" else 1)
+        if config.model.sequence_parallel and linear.experts is None and linear.split is not None:
+            # What goes in is gathered, or what comes out is scattered.
+            outputs *= ranks if linear.split == "rows" else 1 / ranks
+        outputs = outputs if config.peft.scheme == "dora" else 0.0
+        beside[linear.path] = Beside(columns, len(one.parts) * config.peft.dim, outputs)
     return beside
 
 

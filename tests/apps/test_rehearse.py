@@ -56,12 +56,12 @@ def sections(page: str) -> dict[str, str]:
         ("llama3_70b_pretrain_64gpu_h100_bf16_config", "PP 2 x VP 2"),
         # Experts over tensor parallel ranks; latent attention, further predictions, dense blocks first.
         ("deepseek_v3_pretrain_config", "TP 2, CP 1, DP 1, EP 2"),
-        # A pipeline of uneven stages for Muon.
-        ("kimi_k2_pretrain_256gpu_b300_bf16_config", "PP 2"),
+        # Muon; random routing.
+        ("kimi_k2_pretrain_256gpu_b300_bf16_config", "DP 2, EP 2"),
         # Windows, sinks, biases.
         ("gpt_oss_20b_pretrain_8gpu_b300_nvfp4_config", "EP 2"),
-        # Adapters, packed rows.
-        ("llama3_70b_peft_8gpu_h100_bf16_config", "2 ("),
+        # Adapters; packed rows.
+        ("llama3_70b_peft_8gpu_h100_bf16_config", "PP 2 x VP 2"),
         ("llama32_1b_sft_config", ""),
     ],
 )

@@ -1,8 +1,9 @@
-"""Every benchmark is planned, with ranks of its stages built at their full size."""
+"""Every benchmark is planned, with ranks of its stages built at their full size; further topologies are measured."""
 
 from itertools import batched
 
 import pytest
+from tests.runner.held_memory import KINDS, case, held
 
 from trainwright.recipes import Selection, resolve
 from trainwright.recipes.benchmarks import benchmarks
@@ -31,3 +32,27 @@ def test_ranks_of_every_benchmark_are_built_as_planned(names):
     (found,) = run_ranks(planned, 1, list(names), timeout=1800)
     assert set(found) == set(names)
     assert all(found.values())
+
+
+LLAMA, DEEPSEEK = "llama32_1b_pretrain_config", "deepseek_v3_pretrain_config"
+PAIRS = {
+    "tensor parallel": case(LLAMA, tensor_model_parallel_size=2),
+    "pipeline parallel": case(LLAMA, pipeline_model_parallel_size=2),
+    "context parallel": case(LLAMA, context_parallel_size=2),
+    "latents, experts apart": case(DEEPSEEK, expert_model_parallel_size=2),
+    "further predictions on the last stage": case(DEEPSEEK, pipeline_model_parallel_size=2, mtp_num_layers=2),
+    "split adapters": case(
+        "llama3_70b_peft_8gpu_h100_bf16_config",
+        tensor_model_parallel_size=2,
+        sequence_parallel="true",
+        peft__target_modules="[linear_qkv,linear_proj,linear_fc1,linear_fc2]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_planned_bytes_are_those_that_two_ranks_hold(name):
+    """As tests/runner/test_plan_held.py has it, within a tenth."""
+    for there, planned in run_ranks(held, 2, *PAIRS[name], 2, timeout=600):
+        for kind in KINDS:
+            assert planned[kind] == pytest.approx(there[kind], rel=0.1), kind

@@ -32,13 +32,6 @@ CASES = {
         "experts apart, optimizer split": case(
             QWEN, expert_model_parallel_size=2, optimizer__use_distributed_optimizer="true"
         ),
-        "context parallel": case(LLAMA, context_parallel_size=2),
-        "split adapters": case(
-            LORA,
-            tensor_model_parallel_size=2,
-            sequence_parallel="true",
-            peft__target_modules="[linear_qkv,linear_proj,linear_fc1,linear_fc2]",
-        ),
     },
 }
 

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.distributed
 
 SINKS, FURTHER = "sinks and windows", "further predictions"
 CORE_AND_FEED_FORWARD = (PARTS_AGAIN[0], "model.recompute_modules=[core_attn,mlp]")
+# That dispatcher takes as many tokens of every rank.
+PADDED = "dataset.dataset_kwargs.pad_to_max_length=true"
 TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "TP2": (2, TP2),
     "TP2 without sequence parallelism": (2, TP2[:1]),
@@ -34,7 +36,7 @@ TOPOLOGIES: dict[str, tuple[int, tuple[str, ...]]] = {
     "parts recomputed": (1, CORE_AND_FEED_FORWARD),
     "latents recomputed": (1, PARTS_AGAIN),
     "EP2": (2, EP2),
-    "EP2, all-gather": (2, (*EP2, "model.moe_token_dispatcher_type=allgather")),
+    "EP2, all-gather": (2, (*EP2, "model.moe_token_dispatcher_type=allgather", PADDED)),
     "TP2, experts whole": (2, (*TP2, *ETP1)),
     "EP2 x TP2, experts whole": (2, (*EP2, *TP2, *ETP1)),
     "EP2 x TP2": (4, (*EP2, *TP2)),

@@ -97,7 +97,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "packed beforehand": (
         "dataset.enable_offline_packing=true",
         "train.micro_batch_size=1",
-        "dataset.offline_packing_specs.packed_sequence_size=128",
+        "dataset.offline_packing_specs.packed_sequence_size=112",
         # Which topologies agree on, so that all of them have the same rows.
         "dataset.offline_packing_specs.pad_seq_to_mult=4",
     ),

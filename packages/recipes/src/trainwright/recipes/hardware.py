@@ -16,7 +16,8 @@ class Gpu:
     memory: int
     """Bytes. What a driver and its libraries take of it is not taken off."""
     source: str
-    """The vendor's document that gives the number, and how it was read."""
+    """Where the number is from. NVIDIA's own data sheets were not at hand: the submitters' descriptions of MLPerf systems
+    name most of these GPUs with their memory."""
     two_layouts: bool = False
     """Matrix products in 8 bits want both operands in one layout, so that a weight is kept in two."""
 
@@ -28,12 +29,12 @@ def _gpu(name: str, gigabytes: int, source: str, *, two_layouts: bool = False) -
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        _gpu("h100", 80, "NVIDIA H100 Tensor Core GPU data sheet, H100 SXM: 80 GB", two_layouts=True),
-        _gpu("b200", 180, "NVIDIA DGX B200 data sheet: 1,440 GB in 8 GPUs"),
-        _gpu("b300", 270, "NVIDIA HGX data sheet, HGX B300: 2.1 TB in 8 GPUs, 270 GB a GPU as its servers list it"),
-        _gpu("gb200", 186, "NVIDIA GB200 NVL72 data sheet: 13.4 TB in 72 GPUs"),
-        _gpu("gb300", 279, "NVIDIA GB300 NVL72 data sheet: 20 TB in 72 GPUs, 279 GB a GPU as its racks list it"),
-        _gpu("vr200", 288, "NVIDIA Vera Rubin NVL72 product page, preliminary: 20.7 TB in 72 GPUs"),
-        _gpu("r100", 288, "The Rubin GPU of NVIDIA Vera Rubin NVL72, preliminary: 288 GB"),
+        _gpu("h100", 80, "as it calls itself: NVIDIA H100 80GB HBM3", two_layouts=True),
+        _gpu("b200", 180, "MLPerf system descriptions: NVIDIA B200-SXM-180GB"),
+        _gpu("b300", 270, "MLPerf system descriptions: NVIDIA B300-SXM-270GB"),
+        _gpu("gb200", 186, "MLPerf system descriptions: NVIDIA GB200, 186 GB"),
+        _gpu("gb300", 279, "second-hand: 20 TB in the 72 GPUs of a GB300 NVL72, 279 GB each as its racks list it"),
+        _gpu("vr200", 288, "second-hand and preliminary: 20.7 TB in the 72 GPUs of a Vera Rubin NVL72"),
+        _gpu("r100", 288, "second-hand and preliminary: the Rubin GPU of the same rack"),
     )
 }

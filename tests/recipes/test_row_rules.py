@@ -17,6 +17,28 @@ PAD = "dataset.offline_packing_specs.pad_seq_to_mult"
 SIZE = "dataset.offline_packing_specs.packed_sequence_size"
 
 
+EXPERTS = "model.num_moe_experts=4 model.moe_token_dispatcher_type=allgather model.expert_model_parallel_size=2"
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks", "refused"),
+    [
+        ("", 2, True),
+        ("dataset.dataset_kwargs.pad_to_max_length=true", 2, False),
+        (f"{IN_BATCH} train.micro_batch_size=2", 2, True),
+        ("model.moe_token_dispatcher_type=alltoall", 2, False),
+        # Ranks that share one row have equally many of its tokens.
+        (f"{TP}=2 {SP}=true model.expert_tensor_parallel_size=1", 2, False),
+    ],
+)
+def test_ranks_that_gather_tokens_have_rows_of_one_length(words: str, ranks: int, refused: bool) -> None:
+    words = f"{EXPERTS} {words} train.global_batch_size=8"
+    if refused:
+        says(refusal(*words.split(), recipe=SFT, world_size=ranks), "allgather", "alltoall", "pad_to_max_length=true")
+    else:
+        run(*words.split(), recipe=SFT, world_size=ranks)
+
+
 @pytest.mark.parametrize(
     ("recipe", "dataset", "words", "parts"),
     [

@@ -16,8 +16,8 @@ class Gpu:
     memory: int
     """Bytes. What a driver and its libraries take of it is not taken off."""
     source: str
-    """Where the number is from. NVIDIA's own data sheets were not at hand: the submitters' descriptions of MLPerf systems
-    name most of these GPUs with their memory."""
+    """Where the number is from. NVIDIA's own data sheets were not at hand: descriptions of systems, as submitters of
+    MLPerf results make them, name most of these GPUs with their memory."""
     two_layouts: bool = False
     """Matrix products in 8 bits want both operands in one layout, so that a weight is kept in two."""
 

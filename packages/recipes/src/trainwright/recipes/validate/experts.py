@@ -69,4 +69,19 @@ def biases_have_their_place(plan: Plan) -> None:
         )
 
 
-RULES = (experts_are_somewhere, router_can_choose, biases_have_their_place)
+def gathered_tokens_are_as_many(plan: Plan) -> None:
+    """Ranks that gather each other's tokens have equally many, and rows of text differ in length."""
+    model, dataset = plan.config.model, plan.config.dataset
+    if model.num_moe_experts is None or model.moe_token_dispatcher_type != "allgather" or not plan.rows:
+        return
+    group = model.expert_model_parallel_size * (model.expert_tensor_parallel_size or model.tensor_model_parallel_size)
+    of_one_row = group <= model.tensor_model_parallel_size * model.context_parallel_size
+    padded = dataset.dataset_kwargs.get("pad_to_max_length") or model.pipeline_model_parallel_size > 1
+    if not of_one_row and (dataset.enable_in_batch_packing or not padded):
+        raise ConfigError(
+            "model.moe_token_dispatcher_type=allgather wants equally many tokens on every rank, and rows differ in "
+            "length; use alltoall, or pad them: dataset.dataset_kwargs.pad_to_max_length=true, not packed"
+        )
+
+
+RULES = (experts_are_somewhere, router_can_choose, biases_have_their_place, gathered_tokens_are_as_many)

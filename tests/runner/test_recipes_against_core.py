@@ -144,7 +144,8 @@ OTHERS_ACT = {
     "softmax_scale": "3",
 }
 ACTS = DECLARED_ACTS | OTHERS_ACT
-# These change how fast the model is, not what it computes, or exist on a GPU only; the loss has tests of its own.
+# These change how fast the model is, not what it computes, or exist on a GPU only; the loss, and routing by chance
+# (moe_router_force_load_balancing), have tests of their own.
 ACTS_ELSEWHERE = {
     "apply_rope_fusion",
     "batch_p2p_comm",
@@ -152,15 +153,24 @@ ACTS_ELSEWHERE = {
     "bias_activation_fusion",
     "bias_dropout_fusion",
     "calculate_per_token_loss",
+    "cp_comm_type",
     "cross_entropy_fusion_impl",
+    "disable_parameter_transpose_cache",
+    "fp8_output_proj",
     "gradient_accumulation_fusion",
     "log_max_attention_logit",
+    "moe_deepep_num_sms",
     "moe_hybridep_num_sms",
+    "moe_hybridep_num_sms_preprocessing",
+    "moe_permute_fusion_into_hybridep",
+    "moe_router_force_load_balancing",
+    "moe_router_padding_for_quantization",
     "overlap_p2p_comm",
     "qk_clip",
     "qk_clip_alpha",
     "qk_clip_threshold",
     "recompute_modules",
+    "tp_only_amax_red",
 }
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from trainwright.launch.help_text import help_text
 from trainwright.launch.options import OPTIONS
+from trainwright.recipes.pipeline import resolve as resolve_words
 from trainwright_login import preflight
 from trainwright_login.main import app
 
@@ -312,8 +313,7 @@ def test_the_preflight_refuses_what_run_recipe_would(words: str, says: str) -> N
 
 def test_the_preflight_takes_gpus_unless_a_device_is_named() -> None:
     """A field that only the device layer of the CPU sets tells which was taken."""
-    with patch("trainwright.recipes.resolve") as resolve:
-        resolve.return_value.known_invalid = None
+    with patch("trainwright.recipes.resolve", wraps=resolve_words) as resolve:
         preflight.preflight(GPT, 4)
         preflight.preflight([*GPT, "--device", "cpu"], 4)
     assert [call.kwargs["device"] for call in resolve.call_args_list] == ["cuda", "cpu"]

@@ -79,7 +79,7 @@ SELECTION = (
     Bad("unknown mode", f"{LLAMA} --mode pretran", ("--mode pretran", "did you mean 'pretrain'")),
     Bad("model without mode", "--model llama32_1b", ("--mode",)),
     Bad("unknown model", "--model llama99_1b --mode pretrain", ("llama99_1b", "no such recipe")),
-    Bad("planned recipe", "--recipe gpt_oss_20b_sft_8gpu_h100_bf16_config --mode sft", ("not available yet",)),
+    Bad("planned recipe", "--recipe qwen3_next_80b_a3b_sft_config --mode sft", ("not available yet",)),
     Bad("unknown dataset", f"{LLAMA} --dataset mocc", ("--dataset mocc", "mock")),
     Bad("planned dataset", f"{LLAMA} --dataset energon", ("--dataset energon", "not available yet")),
     Bad("dataset of another mode", f"{LLAMA} --dataset squad", ("--dataset squad", "serves --mode sft")),

@@ -23,6 +23,8 @@ PRELOAD = "trainwright.runner.local_ranks_preload"
 """What the server imports: for the CPU."""
 BETWEEN_LOOKS = 0.2
 """Seconds."""
+LAST_WORDS = 30.0
+"""Seconds in which the others may say what the death of a rank did to them."""
 PR_SET_PDEATHSIG = 1
 """Of Linux's `prctl`."""
 
@@ -116,25 +118,32 @@ def _end_with_the_server() -> None:
 def _results(pipes: dict[Any, int], timeout: float, meanwhile: Callable[[], None] | None) -> list[Any]:
     """Of each rank, in their order."""
     results: dict[int, Any] = {}
+    dead: list[int] = []
     end = time.monotonic() + timeout
-    while len(results) < len(pipes):
-        waiting = [pipe for pipe, rank in pipes.items() if rank not in results]
+    while len(results) + len(dead) < len(pipes):
+        waiting = [pipe for pipe, rank in pipes.items() if rank not in results and rank not in dead]
         for pipe in connection.wait(waiting, BETWEEN_LOOKS):
-            results[pipes[pipe]] = _result(pipes[pipe], pipe)
+            try:
+                results[pipes[pipe]] = _result(pipes[pipe], pipe, dead)
+            except EOFError:
+                dead.append(pipes[pipe])
+                end = min(end, time.monotonic() + LAST_WORDS)
         if meanwhile is not None:
             meanwhile()
-        if time.monotonic() > end and len(results) < len(pipes):
-            silent = next(rank for rank in pipes.values() if rank not in results)
-            raise RankFailed(f"rank {silent} gave no result within {timeout} s")
+        if time.monotonic() > end:
+            break
+    if dead:
+        raise RankFailed(f"rank {dead[0]} died without a result")
+    if silent := [rank for rank in pipes.values() if rank not in results]:
+        raise RankFailed(f"rank {silent[0]} gave no result within {timeout} s")
     return [results[rank] for rank in sorted(results)]
 
 
-def _result(rank: int, pipe: Any) -> Any:
-    try:
-        succeeded, value = pipe.recv()
-    except EOFError:
-        raise RankFailed(f"rank {rank} died without a result") from None
-    if not succeeded:
-        trace, told = value
-        raise RankFailed(f"rank {rank} raised:\n{trace}", told=told)
-    return value
+def _result(rank: int, pipe: Any, dead: list[int]) -> Any:
+    succeeded, value = pipe.recv()
+    if succeeded:
+        return value
+    trace, told = value
+    if dead:
+        raise RankFailed(f"rank {dead[0]} died without a result, and rank {rank} raised:\n{trace}")
+    raise RankFailed(f"rank {rank} raised:\n{trace}", told=told)

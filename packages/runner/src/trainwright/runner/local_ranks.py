@@ -24,18 +24,18 @@ PRELOAD = "trainwright.runner.local_ranks_preload"
 BETWEEN_LOOKS = 0.2
 """Seconds."""
 LAST_WORDS = 30.0
-"""Seconds in which the others may say what the death of a rank did to them."""
+"""Seconds in which the others may end by themselves once a rank has failed, and say what that did to them."""
 PR_SET_PDEATHSIG = 1
 """Of Linux's `prctl`."""
 
 
 class RankFailed(Exception):
-    """A rank raised; the message holds its traceback."""
+    """A rank raised or died; the message holds the tracebacks of all that did, the first one first."""
 
     def __init__(self, message: str, *, told: tuple[int, str] | None = None) -> None:
         super().__init__(message)
         self.told = told
-        """Exit code and line of an error that is meant for a person; null for a fault of the program."""
+        """Exit code and line of the first, where it is meant for a person; null for a fault of the program."""
 
 
 def run_ranks(
@@ -51,8 +51,8 @@ def run_ranks(
     results must be picklable. `meanwhile` is called again and again while the ranks work.
 
     Raises:
-        RankFailed: a rank raised or died, or did not end within `timeout` seconds; the others are ended. Of several
-            that fail it is the one that was first.
+        RankFailed: a rank raised or died, or did not end within `timeout` seconds; the others are ended, after some
+            time for their own last words.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD])
@@ -104,7 +104,8 @@ def _rank(sender: Any, environment: dict[str, str], function: Callable[..., Any]
         outcome: tuple[bool, Any] = (True, function(*arguments))
     except BaseException as error:
         code = getattr(error, "exit_code", None)
-        outcome = (False, (traceback.format_exc(), (code, str(error)) if isinstance(code, int) else None))
+        told = (code, str(error)) if isinstance(code, int) else None
+        outcome = (False, (f"raised:\n{traceback.format_exc()}", told))
     with suppress(BrokenPipeError):  # who asked is gone
         sender.send(outcome)
 
@@ -118,32 +119,29 @@ def _end_with_the_server() -> None:
 def _results(pipes: dict[Any, int], timeout: float, meanwhile: Callable[[], None] | None) -> list[Any]:
     """Of each rank, in their order."""
     results: dict[int, Any] = {}
-    dead: list[int] = []
+    failures: dict[int, tuple[str, tuple[int, str] | None]] = {}
     end = time.monotonic() + timeout
-    while len(results) + len(dead) < len(pipes):
-        waiting = [pipe for pipe, rank in pipes.items() if rank not in results and rank not in dead]
+    while len(results) + len(failures) < len(pipes) and time.monotonic() < end:
+        waiting = [pipe for pipe, rank in pipes.items() if rank not in results and rank not in failures]
         for pipe in connection.wait(waiting, BETWEEN_LOOKS):
-            try:
-                results[pipes[pipe]] = _result(pipes[pipe], pipe, dead)
-            except EOFError:
-                dead.append(pipes[pipe])
+            succeeded, value = _outcome(pipe)
+            (results if succeeded else failures)[pipes[pipe]] = value
+            if not succeeded:
                 end = min(end, time.monotonic() + LAST_WORDS)
         if meanwhile is not None:
             meanwhile()
-        if time.monotonic() > end:
-            break
-    if dead:
-        raise RankFailed(f"rank {dead[0]} died without a result")
+    if failures:
+        (_, told), *_ = failures.values()
+        raise RankFailed("\n".join(f"rank {rank} {what}" for rank, (what, _) in failures.items()), told=told)
     if silent := [rank for rank in pipes.values() if rank not in results]:
         raise RankFailed(f"rank {silent[0]} gave no result within {timeout} s")
     return [results[rank] for rank in sorted(results)]
 
 
-def _result(rank: int, pipe: Any, dead: list[int]) -> Any:
-    succeeded, value = pipe.recv()
-    if succeeded:
-        return value
-    trace, told = value
-    if dead:
-        raise RankFailed(f"rank {dead[0]} died without a result, and rank {rank} raised:\n{trace}")
-    raise RankFailed(f"rank {rank} raised:\n{trace}", told=told)
+def _outcome(pipe: Any) -> tuple[bool, Any]:
+    """Whether a rank succeeded, and its result; else what became of it, and what that says to a person."""
+    try:
+        outcome: tuple[bool, Any] = pipe.recv()
+    except EOFError:
+        return False, ("died without a result", None)
+    return outcome

@@ -18,7 +18,7 @@ def test_no_training_stack_came_along(distributions: set[str]) -> None:
 
 def test_recipes_resolve_without_torch(installed: Command) -> None:
     """The configuration of a run can be read where it cannot be trained."""
-    done = installed("trainwright", "recipes", "show", "llama32_1b_pretrain_config")
+    done = installed("trainwright", "recipes", "show", "llama32_1b_pretrain_config", "--yaml")
     assert done.returncode == 0, done.stderr
     assert "num_layers: 16" in done.stdout
 
